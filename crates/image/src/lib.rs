@@ -1,0 +1,1 @@
+//! Reference to verified layers to ext4 in a content-addressed store; leases, garbage collection.

@@ -1,0 +1,14 @@
+//! Values that every part of Warren agrees on: ids, the sandbox spec, the lifecycle, egress rules, image references.
+//!
+//! Nothing here does IO, reads a clock, draws a random number or is async.
+#![forbid(unsafe_code)]
+
+pub mod egress;
+mod id;
+mod lifecycle;
+pub mod reference;
+mod spec;
+
+pub use id::{BadId, SandboxId};
+pub use lifecycle::{EndReason, ErrorType, Status};
+pub use spec::{BadSpec, SandboxSpec, Shape, StartCommand, limits};

@@ -1,0 +1,1 @@
+//! Image references and the order in which they are resolved.

@@ -1,0 +1,1 @@
+//! All sandboxes of one machine: admission, templates, image cache, data-plane listener.

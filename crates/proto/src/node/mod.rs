@@ -1,0 +1,211 @@
+//! What control says to a node. One process in `warren serve`; over HTTP/2 between machines.
+
+mod token;
+
+pub use token::{BadToken, TokenClaims, TokenKey};
+
+use async_trait::async_trait;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use tokio::sync::broadcast;
+use warren_model::egress::EgressPolicy;
+use warren_model::{EndReason, ErrorType, SandboxId, SandboxSpec, Status};
+
+/// Bounds of the node API, each with its unit.
+pub mod limits {
+    /// Observations that a slow listener may be behind before it must call `list` again.
+    pub const OBSERVATIONS_QUEUED_MAX: usize = 65_536;
+}
+
+/// One machine that runs sandboxes. Every call is idempotent; every call ends in bounded time.
+#[async_trait]
+pub trait NodeApi: Send + Sync + 'static {
+    /// Records the intent on disk and answers; progress comes as [`Observation`]s. A second call with the same id changes nothing.
+    async fn create(&self, id: SandboxId, spec: SandboxSpec) -> Result<(), CreateError>;
+
+    /// Ends a sandbox and answers when nothing of it is left on the host. Wins over a create that is under way; an id that
+    /// is unknown is remembered for a while, so that a late create of it is refused.
+    async fn terminate(&self, id: &SandboxId, reason: EndReason, message: &str) -> Result<(), NodeError>;
+
+    /// The last observation of one sandbox.
+    async fn get(&self, id: &SandboxId) -> Option<Observation>;
+
+    /// The last observation of all sandboxes, ended ones included until [`NodeApi::forget`].
+    async fn list(&self) -> Vec<Observation>;
+
+    /// Drops what the node keeps of an ended sandbox.
+    async fn forget(&self, id: &SandboxId);
+
+    /// Every change from now on. A listener that lags gets `Lagged` and calls [`NodeApi::list`].
+    fn observe(&self) -> broadcast::Receiver<Observation>;
+
+    /// Output of the start command, and boot messages if the machine did not start.
+    async fn logs(&self, id: &SandboxId) -> Result<String, NodeError>;
+
+    /// Replaces the egress policy of a running sandbox; answers when no new flow goes by the old one.
+    async fn set_egress(&self, id: &SandboxId, policy: EgressPolicy, generation: u64) -> Result<(), NodeError>;
+
+    /// State of background jobs of one sandbox, in order.
+    async fn jobs(&self, id: &SandboxId, job_ids: Vec<String>) -> Result<Vec<crate::guest::JobState>, NodeError>;
+
+    /// Makes an image ready; answers its record. `progress` sees every step.
+    async fn pull_image(&self, reference: &str) -> Result<ImageRecord, ImageError>;
+
+    /// Takes an OCI layout, docker-archive or root file system tar from the node's file system under a name of one's own.
+    async fn import_image(&self, path: PathBuf, name: &str) -> Result<ImageRecord, ImageError>;
+
+    /// Images on this node.
+    async fn images(&self) -> Result<Vec<ImageRecord>, ImageError>;
+
+    /// Removes a name; its bytes go when no sandbox uses them.
+    async fn remove_image(&self, reference: &str) -> Result<(), ImageError>;
+
+    /// Pulls and conversions under way.
+    async fn image_builds(&self) -> Vec<ImageBuild>;
+
+    /// What the node is and how full.
+    fn info(&self) -> NodeInfo;
+
+    /// A token for the data plane of one sandbox, valid until `expires_at_ms` (milliseconds since 1970).
+    fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String;
+}
+
+/// What a node saw of one sandbox.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observation {
+    /// Which.
+    pub id: SandboxId,
+    /// Status.
+    pub status: Status,
+    /// Digest of the image it runs, once known.
+    pub image_digest: Option<String>,
+    /// Set while the image is being made ready.
+    pub image_build: Option<ImageBuild>,
+    /// First RUNNING, milliseconds since 1970.
+    pub started_at_ms: Option<u64>,
+    /// How it ended.
+    pub end: Option<crate::shim::End>,
+    /// Last out-of-memory kill in the guest, for people; the sandbox may go on.
+    pub last_oom: Option<String>,
+    /// Generation of the egress policy in force.
+    pub egress_generation: u64,
+}
+
+impl Observation {
+    /// The error type that the public API shows now.
+    pub fn error_type(&self) -> Option<ErrorType> {
+        match &self.end {
+            Some(end) => end.reason.error_type(),
+            None => self.last_oom.as_ref().map(|_| ErrorType::OomKilled),
+        }
+    }
+}
+
+/// Progress of making one image ready.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct ImageBuild {
+    /// One id per build, shown as `pendingImageBuildId`.
+    pub id: String,
+    /// Reference.
+    pub reference: String,
+    /// `resolving`, `pulling`, `converting`.
+    pub step: String,
+    /// Bytes done of the step.
+    pub bytes_done: u64,
+    /// Bytes of the step, if known.
+    pub bytes_total: Option<u64>,
+}
+
+/// An image on a node.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct ImageRecord {
+    /// Canonical reference.
+    pub reference: String,
+    /// Digest of the manifest or of the imported content.
+    pub digest: String,
+    /// Bytes on disk of the converted root.
+    pub size_bytes: u64,
+    /// When it was made, milliseconds since 1970.
+    pub created_at_ms: u64,
+    /// `ENV`.
+    pub env: BTreeMap<String, String>,
+    /// `USER`.
+    pub user: Option<String>,
+    /// `WORKDIR`.
+    pub workdir: Option<String>,
+    /// `ENTRYPOINT`.
+    pub entrypoint: Vec<String>,
+    /// `CMD`.
+    pub cmd: Vec<String>,
+    /// `amd64` or `arm64`.
+    pub architecture: String,
+}
+
+/// What a node is and how full.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct NodeInfo {
+    /// URL prefix of its data plane, without a trailing slash; `None`: the URL by which the client came, plus `/gw`.
+    pub gateway_url: Option<String>,
+    /// `kvm` or `tcg`.
+    pub accel: String,
+    /// Sandboxes that hold resources now.
+    pub sandboxes: u64,
+    /// Memory promised to them, MiB.
+    pub memory_mib_promised: u64,
+    /// Memory that may be promised, MiB.
+    pub memory_mib_capacity: u64,
+}
+
+/// Why a node did not take a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// No room now; ask another node or later.
+    #[error("this node is full: {0}")]
+    Full(String),
+    /// It can never run here.
+    #[error("{0}")]
+    Refused(String),
+    /// The id was terminated before.
+    #[error("sandbox {0} was deleted")]
+    Deleted(SandboxId),
+    /// The node's disk or system failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Why a call about a sandbox failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NodeError {
+    /// The node does not know it.
+    #[error("sandbox {0} is not known to this node")]
+    NotFound(SandboxId),
+    /// It does not run.
+    #[error("sandbox {id} is {}", status.as_str())]
+    NotRunning {
+        /// Which.
+        id: SandboxId,
+        /// Its status.
+        status: Status,
+    },
+    /// Shim or guest did not answer, or not in time.
+    #[error("sandbox {id} did not answer: {problem}")]
+    NoAnswer {
+        /// Which.
+        id: SandboxId,
+        /// What happened.
+        problem: String,
+    },
+}
+
+/// Why an image could not be had. `code` is stable: `bad_reference`, `not_found`, `access_denied`, `wrong_architecture`,
+/// `digest_mismatch`, `bad_content`, `registry_unreachable`, `rate_limited`, `no_space`, `in_use`, `failed`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reference}: {message}")]
+pub struct ImageError {
+    /// Which.
+    pub reference: String,
+    /// Stable code.
+    pub code: &'static str,
+    /// What happened and what to do.
+    pub message: String,
+}

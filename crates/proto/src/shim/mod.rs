@@ -1,0 +1,157 @@
+//! What a node says to a shim, over HTTP/2 on the sandbox's unix socket.
+//!
+//! `/v1/...` is the shim's own API (JSON). Everything under [`paths::GUEST`] is passed to the guest agent with that prefix
+//! removed, and answered 503 `{"code":"unavailable"}` while the guest takes no requests.
+
+use crate::guest::Init;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use warren_model::egress::EgressPolicy;
+use warren_model::{EndReason, Shape};
+
+/// Bounds of the shim protocol, each with its unit.
+pub mod limits {
+    /// A shim that got no [`super::Boot`] ends after this time, seconds.
+    pub const BOOT_WAIT_SECS: u64 = 30;
+    /// Longest hold of `/v1/state?seen=`, seconds.
+    pub const STATE_HOLD_SECS: u64 = 60;
+}
+
+/// Paths that a shim serves.
+pub mod paths {
+    /// `POST` [`super::Boot`]: starts the machine; answers [`super::ShimState`] as soon as it is accepted.
+    pub const BOOT: &str = "/v1/boot";
+    /// `GET ?seen=N`: answers [`super::ShimState`], held while its `version` is still N.
+    pub const STATE: &str = "/v1/state";
+    /// `POST` [`super::Terminate`]: answers [`super::ShimState`] once machine and files of the shim are gone; the shim then exits.
+    pub const TERMINATE: &str = "/v1/terminate";
+    /// `PUT` [`super::SetEgress`].
+    pub const EGRESS: &str = "/v1/egress";
+    /// Prefix of what is for the guest agent.
+    pub const GUEST: &str = "/guest";
+}
+
+/// Which accelerator runs the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accel {
+    /// Hardware virtualization.
+    Kvm,
+    /// Software emulation.
+    Tcg,
+}
+
+/// Starts one machine. Carries secrets, therefore travels over the socket and is never written to disk.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Boot {
+    /// QEMU, kernel, initramfs, tools disk, accelerator.
+    pub machine: Machine,
+    /// vCPUs and memory.
+    pub shape: Shape,
+    /// Base template to start from; `None` boots cold.
+    pub template: Option<Template>,
+    /// The image's root disk, raw ext4, read-only.
+    pub root_disk: PathBuf,
+    /// Size of the root as the guest sees it, MiB.
+    pub disk_mib: u64,
+    /// What the guest may reach.
+    pub egress: EgressPolicy,
+    /// For the guest agent.
+    pub init: Init,
+}
+
+/// What every machine of a node has in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// `qemu-system-x86_64`.
+    pub qemu: PathBuf,
+    /// Accelerator.
+    pub accel: Accel,
+    /// Kernel image.
+    pub kernel: PathBuf,
+    /// Initramfs with the agent.
+    pub initramfs: PathBuf,
+    /// Modules and stand-in tools, ext4, read-only.
+    pub tools_disk: PathBuf,
+}
+
+/// A base template's files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Template {
+    /// Guest memory.
+    pub memory: PathBuf,
+    /// Device state.
+    pub state: PathBuf,
+}
+
+/// Where a sandbox's machine is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Waits for [`Boot`].
+    Empty,
+    /// The machine is being started.
+    Starting,
+    /// The guest takes requests.
+    Running,
+    /// The machine is gone.
+    Ended,
+}
+
+/// What a shim knows of its sandbox. Also written to `end.json` when it ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShimState {
+    /// Grows with each change.
+    pub version: u64,
+    /// Phase.
+    pub phase: Phase,
+    /// When it first was RUNNING, milliseconds since 1970.
+    pub running_since_ms: Option<u64>,
+    /// How it ended.
+    pub end: Option<End>,
+    /// Generation of the egress policy in force.
+    pub egress_generation: u64,
+    /// Processes killed for lack of memory in the guest, as last seen.
+    pub oom_kills: u64,
+    /// Text about the last of them.
+    pub last_oom: Option<String>,
+    /// Milliseconds of each step of the start, for measurements.
+    pub steps_ms: std::collections::BTreeMap<String, f64>,
+    /// The VMM's pid while there is one.
+    pub vmm_pid: Option<u32>,
+}
+
+/// How a sandbox ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// Why.
+    pub reason: EndReason,
+    /// What happened, for people.
+    pub message: String,
+    /// When, milliseconds since 1970.
+    pub at_ms: u64,
+    /// Exit code of the start command, if it had ended.
+    pub exit_code: Option<i32>,
+    /// Last output of the start command.
+    pub logs: String,
+}
+
+/// Ends a sandbox.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Terminate {
+    /// Why.
+    pub reason: EndReason,
+    /// For people.
+    pub message: String,
+    /// Time for the start command between SIGTERM and SIGKILL, milliseconds; 0 kills at once.
+    pub grace_ms: u64,
+}
+
+/// Replaces the egress policy.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SetEgress {
+    /// The whole new policy.
+    pub policy: EgressPolicy,
+    /// Its generation.
+    pub generation: u64,
+}

@@ -1,0 +1,1 @@
+//! Test doubles: fake QMP peer, fake guest, simulated shims, registry.

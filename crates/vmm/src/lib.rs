@@ -1,0 +1,1 @@
+//! One QEMU process: spec to argv, spawn, QMP, pause, snapshot, restore, reap.
