@@ -1,1 +1,17 @@
-//! One QEMU process: spec to argv, spawn, QMP, pause, snapshot, restore, reap.
+//! One QEMU process: spec to argv, spawn, QMP, pause, save, load, reap.
+//!
+//! [`Vm`] is a concrete type: there is one VMM. Tests fake QEMU at its QMP socket.
+#![deny(unsafe_code)]
+
+mod cmdline;
+mod overlay;
+mod qmp;
+mod state;
+#[allow(unsafe_code)]
+mod sys;
+mod vm;
+
+pub use cmdline::{MachineFiles, Memory, VmConfig};
+pub use overlay::{OverlayError, create_overlay};
+pub use qmp::{Event, Qmp, QmpError};
+pub use vm::{GUEST_SOCKET, SpawnError, Vm, VmError};

@@ -1,0 +1,195 @@
+//! From a machine's description to QEMU's argv. Pure.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use warren_model::Shape;
+use warren_proto::shim::{Accel, Machine};
+
+/// Descriptors that QEMU inherits, by number.
+pub(crate) mod fd {
+    /// One end of a socket pair that speaks QMP.
+    pub(crate) const QMP: i32 = 3;
+    /// One end of a socket pair that carries the guest's network frames.
+    pub(crate) const NET: i32 = 4;
+}
+
+/// Bytes of translated code that one emulated VM may keep, MiB. QEMU's own default grows with guest memory.
+const TRANSLATION_CACHE_MIB: u32 = 128;
+
+/// Where guest memory comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Memory {
+    /// The file is the memory: what the guest writes is in it. For making a template.
+    Shared(PathBuf),
+    /// The file is where memory starts; what the guest writes stays in this process.
+    Private(PathBuf),
+    /// Starts empty, in this process alone.
+    Anonymous,
+}
+
+/// Disks of one machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineFiles {
+    /// qcow2 overlay that becomes the guest's root.
+    pub root_overlay: PathBuf,
+    /// Guest memory.
+    pub memory: Memory,
+}
+
+/// Everything that decides QEMU's argv.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VmConfig {
+    /// What all machines of this node share.
+    pub machine: Machine,
+    /// vCPUs and memory.
+    pub shape: Shape,
+    /// Disks and memory of this one.
+    pub files: MachineFiles,
+    /// Waits for a device state instead of booting.
+    pub incoming: bool,
+}
+
+/// The kernel's command line. The root is mounted by the agent, so nothing in it names a disk.
+fn kernel_cmdline(accel: Accel) -> &'static str {
+    match accel {
+        // Emulated code cannot be mis-speculated into, and each mitigation is instructions to translate.
+        Accel::Tcg => {
+            "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on rcupdate.rcu_expedited=1 \
+             mitigations=off no_timer_check tsc=reliable init_on_alloc=0 audit=0"
+        }
+        Accel::Kvm => {
+            "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on rcupdate.rcu_expedited=1 no_timer_check"
+        }
+    }
+}
+
+/// `key=value` with commas of the value doubled, as QEMU's option syntax wants.
+fn escaped(path: &Path) -> OsString {
+    let text = path.as_os_str().to_string_lossy().replace(',', ",,");
+    OsString::from(text)
+}
+
+fn joined(parts: &[&dyn AsRef<std::ffi::OsStr>]) -> OsString {
+    let mut out = OsString::new();
+    for part in parts {
+        out.push(part);
+    }
+    out
+}
+
+/// QEMU's arguments, without the program.
+pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
+    let mut out: Vec<OsString> = Vec::with_capacity(64);
+    let memory_mib = config.shape.memory_mib.to_string();
+    let (machine, shape) = (&config.machine, config.shape);
+    let mut add = |flag: &str, value: OsString| {
+        out.push(flag.into());
+        out.push(value);
+    };
+
+    add("-M", "microvm,x-option-roms=off,rtc=on,acpi=on,pit=off,pic=off,isa-serial=on,memory-backend=ram".into());
+    let (accel, cpu) = match machine.accel {
+        Accel::Kvm => ("kvm".to_owned(), "host"),
+        Accel::Tcg => (format!("tcg,tb-size={TRANSLATION_CACHE_MIB}"), "max,-la57"),
+    };
+    add("-accel", accel.into());
+    add("-cpu", cpu.into());
+    add("-smp", shape.vcpus.to_string().into());
+    add("-m", format!("{memory_mib}M").into());
+    let size = format!(",id=ram,size={memory_mib}M");
+    let backend = match &config.files.memory {
+        Memory::Shared(file) => joined(&[&"memory-backend-file", &size, &",share=on,mem-path=", &escaped(file)]),
+        Memory::Private(file) => joined(&[&"memory-backend-file", &size, &",share=off,mem-path=", &escaped(file)]),
+        Memory::Anonymous => joined(&[&"memory-backend-ram", &size]),
+    };
+    add("-object", backend);
+    add("-kernel", machine.kernel.clone().into());
+    add("-initrd", machine.initramfs.clone().into());
+    add("-append", kernel_cmdline(machine.accel).into());
+    // The guest's console goes to a pipe that the owner drains into a bounded ring: a guest cannot fill the host's disk.
+    add("-chardev", "stdio,id=console,signal=off".into());
+    add("-serial", "chardev:console".into());
+    add(
+        "-blockdev",
+        joined(&[
+            &"driver=raw,node-name=tools,read-only=on,file.driver=file,file.locking=off,file.filename=",
+            &escaped(&machine.tools_disk),
+        ]),
+    );
+    add("-device", "virtio-blk-device,drive=tools,serial=tools".into());
+    add(
+        "-blockdev",
+        joined(&[
+            &"driver=qcow2,node-name=root,discard=unmap,detect-zeroes=unmap,file.driver=file,file.locking=off,file.filename=",
+            &escaped(&config.files.root_overlay),
+        ]),
+    );
+    add("-device", "virtio-blk-device,drive=root,serial=root,num-queues=1".into());
+    add("-device", "virtio-serial-device,max_ports=2".into());
+    add("-chardev", format!("socket,id=agent,path={},server=on,wait=off", crate::GUEST_SOCKET).into());
+    add("-device", "virtserialport,chardev=agent,name=agent,nr=1".into());
+    add("-netdev", format!("stream,id=net,addr.type=fd,addr.str={}", fd::NET).into());
+    add("-device", "virtio-net-device,netdev=net,mac=52:54:00:12:34:56".into());
+    add("-object", "rng-builtin,id=rng".into());
+    add("-device", "virtio-rng-device,rng=rng".into());
+    add("-chardev", format!("socket,id=qmp,fd={}", fd::QMP).into());
+    add("-mon", "chardev=qmp,mode=control".into());
+    add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".into());
+    if config.incoming {
+        add("-incoming", "defer".into());
+        // Device state is saved without the configuration section when memory is private.
+        add("-global", "migration.send-configuration=off".into());
+    }
+    for flag in ["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"] {
+        out.push(flag.into());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(memory: Memory, incoming: bool) -> VmConfig {
+        let machine = Machine {
+            qemu: "/q".into(),
+            accel: Accel::Tcg,
+            kernel: "/k".into(),
+            initramfs: "/i".into(),
+            tools_disk: "/t,x".into(),
+        };
+        let files = MachineFiles { root_overlay: "disk.qcow2".into(), memory };
+        VmConfig { machine, shape: Shape { vcpus: 2, memory_mib: 512 }, files, incoming }
+    }
+
+    fn text(config: &VmConfig) -> String {
+        argv(config).iter().map(|a| a.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_restored_machine_never_writes_its_template() {
+        let line = text(&config(Memory::Private("base.mem".into()), true));
+        assert!(line.contains("size=512M,share=off,mem-path=base.mem"), "{line}");
+        assert!(line.contains("-incoming defer"));
+    }
+
+    #[test]
+    fn a_template_is_written_through_and_boots() {
+        let line = text(&config(Memory::Shared("base.mem".into()), false));
+        assert!(line.contains("share=on"));
+        assert!(!line.contains("-incoming"));
+    }
+
+    #[test]
+    fn commas_cannot_inject_options() {
+        assert!(text(&config(Memory::Anonymous, false)).contains("file.filename=/t,,x"));
+    }
+
+    #[test]
+    fn qemu_is_confined() {
+        assert!(
+            text(&config(Memory::Anonymous, false))
+                .contains("-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny")
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! Device state to and from a file. Memory never goes through the stream: it is in a file that both sides map.
+
+use crate::{Event, QmpError, Vm, VmError};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixListener;
+
+/// Socket by which device state passes between us and QEMU, in the VM's folder.
+const STATE_SOCKET: &str = "state.sock";
+/// Largest device state that is kept, bytes (seen: 12 KB).
+const STATE_LEN_MAX: u64 = 16 << 20;
+/// Longest time to save or load device state.
+const STATE_WAIT_MAX: Duration = Duration::from_secs(30);
+
+impl Vm {
+    /// Stops the VM for good and writes its device state to `file`. Its memory file, mapped shared, is then a template.
+    ///
+    /// The guest channel must be closed before. The VM does not run on after this.
+    pub async fn save_template(&mut self, file: &Path) -> Result<(), VmError> {
+        self.qmp().execute("stop", Value::Null).await?;
+        self.ignore_shared_memory().await?;
+        let socket = self.socket_path(STATE_SOCKET);
+        let listener = UnixListener::bind(&socket).map_err(|e| VmError::io("bind", &socket, e))?;
+        let save = async {
+            self.qmp().execute("migrate", json!({ "uri": format!("unix:{STATE_SOCKET}") })).await?;
+            let (mut stream, _) = listener.accept().await.map_err(|e| VmError::io("accept", &socket, e))?;
+            let mut out = tokio::fs::File::create(file).await.map_err(|e| VmError::io("create", file, e))?;
+            let mut bounded = tokio::io::AsyncReadExt::take(&mut stream, STATE_LEN_MAX);
+            tokio::io::copy(&mut bounded, &mut out).await.map_err(|e| VmError::io("write", file, e))?;
+            out.sync_all().await.map_err(|e| VmError::io("sync", file, e))?;
+            Ok::<(), VmError>(())
+        };
+        let saved = tokio::time::timeout(STATE_WAIT_MAX, save).await;
+        let _ = std::fs::remove_file(&socket);
+        saved.map_err(|_| VmError::Slow("save device state"))??;
+        self.wait_for_migration().await
+    }
+
+    /// Loads device state into a VM that was spawned with `incoming`, and lets it run.
+    pub async fn load(&mut self, state: &Path) -> Result<(), VmError> {
+        let bytes = tokio::fs::read(state).await.map_err(|e| VmError::io("read", state, e))?;
+        self.ignore_shared_memory().await?;
+        let socket = self.socket_path(STATE_SOCKET);
+        self.qmp().execute("migrate-incoming", json!({ "uri": format!("unix:{STATE_SOCKET}") })).await?;
+        let mut stream = self.connect(STATE_SOCKET).await?;
+        stream.write_all(&bytes).await.map_err(|e| VmError::io("write", &socket, e))?;
+        drop(stream);
+        let _ = std::fs::remove_file(&socket);
+        self.wait_for_migration().await?;
+        self.qmp().execute("cont", Value::Null).await?;
+        Ok(())
+    }
+
+    async fn ignore_shared_memory(&self) -> Result<(), QmpError> {
+        let capabilities = json!({ "capabilities": [
+            { "capability": "x-ignore-shared", "state": true },
+            { "capability": "events", "state": true },
+        ]});
+        self.qmp().execute("migrate-set-capabilities", capabilities).await.map(drop)
+    }
+
+    /// Waits for the event that ends a migration in either direction.
+    async fn wait_for_migration(&mut self) -> Result<(), VmError> {
+        let wait = async {
+            while let Some(Event { name, data }) = self.next_event().await {
+                match (name.as_str(), data["status"].as_str()) {
+                    ("MIGRATION", Some("completed")) => return Ok(()),
+                    ("MIGRATION", Some("failed")) => return Err(VmError::StateRefused),
+                    _ => {}
+                }
+            }
+            Err(VmError::Qmp(QmpError::Gone { command: "migrate" }))
+        };
+        tokio::time::timeout(STATE_WAIT_MAX, wait).await.map_err(|_| VmError::Slow("move device state"))?
+    }
+}
