@@ -1,1 +1,66 @@
 //! The public REST API: bodies of requests and answers as clients send and read them.
+//!
+//! The server and our own CLI share these types. Unknown fields of a request are ignored. What a request means is decided once,
+//! by `TryFrom` into `warren_model`; its refusals are lists of [`FieldError`].
+
+mod account;
+mod create;
+mod delete;
+mod egress;
+mod error;
+mod gateway;
+mod image;
+mod jobs;
+mod list;
+mod sandbox;
+mod status;
+mod timestamp;
+
+pub use account::{
+    AccountLimits, Billing, KeyLimits, Member, Members, NewMember, NewTeam, NewUser, Permission, Team, Teams,
+    UserCreated, Wallet, Whoami, WhoamiAnswer,
+};
+pub use create::{CreateSandbox, StartCommand, VolumeMount};
+pub use delete::{BulkDelete, BulkDeleteAnswer, BulkDeleteFailure, Deleted};
+pub use egress::{EgressLists, EgressStatus};
+pub use error::{Detail, ErrorBody, ErrorCode, FieldError, Invalid, Location};
+pub use gateway::GatewayAuth;
+pub use image::{Image, ImageBuildState, ImageBuilds, Images, ImportImage, PullImage};
+pub use jobs::{JobError, JobErrorCode, JobKey, JobStatus, JobsAnswer, JobsQuery};
+pub use list::{ListQuery, SandboxList};
+pub use sandbox::{Created, Sandbox};
+pub use status::{
+    ErrorContext, Health, Logs, StatusAnswer, StatusError, StatusErrorCode, StatusQuery, StatusSnapshot, StatusWord,
+};
+pub use timestamp::{BadTimestamp, Timestamp};
+
+/// Bounds of the public API, each with its unit.
+pub mod limits {
+    /// Largest request body, bytes.
+    pub const BODY_LEN_MAX: usize = 4 << 20;
+    /// Ids in one batch call.
+    pub const BATCH_MAX: usize = 100;
+    /// Ids in one bulk delete.
+    pub const BULK_DELETE_MAX: usize = 1000;
+    /// Sandboxes on one page of a list.
+    pub const PER_PAGE_MAX: u32 = 1000;
+    /// Sandboxes on one page, if the client does not say.
+    pub const PER_PAGE_DEFAULT: u32 = 50;
+    /// Label filters of one list.
+    pub const LABEL_FILTERS_MAX: usize = 64;
+    /// Longest idempotency key, bytes.
+    pub const IDEMPOTENCY_KEY_LEN_MAX: usize = 256;
+    /// Longest image reference, bytes.
+    pub const REFERENCE_LEN_MAX: usize = 512;
+    /// Longest lifetime and idle timeout, minutes (ten years).
+    pub const TIMEOUT_MINUTES_MAX: i64 = 10 * 366 * 24 * 60;
+    /// Arguments of a start command, its program included.
+    pub const ARGV_MAX: usize = 1024;
+    /// Program and arguments of a start command together, bytes.
+    pub const ARGV_BYTES_MAX: usize = 128 << 10;
+    /// Entries of one egress list.
+    pub const EGRESS_ENTRIES_MAX: usize = 1024;
+}
+
+/// Names the request path of the public API.
+pub const API_PREFIX: &str = "/api/v1";

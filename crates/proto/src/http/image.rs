@@ -1,0 +1,106 @@
+use super::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use utoipa::ToSchema;
+
+/// Body of `POST /images/pull`: makes an image ready before its first use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PullImage {
+    /// Any reference that a sandbox could name.
+    pub reference: String,
+}
+
+/// Body of `POST /images/import`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ImportImage {
+    /// OCI layout, docker-archive or root file system tar; an absolute path on the server's machine.
+    pub path: String,
+    /// `NAME:TAG` that it gets.
+    pub name: String,
+}
+
+/// An image that is ready on this server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Image {
+    /// Canonical reference.
+    pub reference: String,
+    /// Digest of the manifest, or of the imported content.
+    pub digest: String,
+    /// Bytes on disk of the converted root.
+    pub size_bytes: u64,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// `amd64` or `arm64`.
+    pub architecture: String,
+    /// `ENV`.
+    pub env: BTreeMap<String, String>,
+    /// `USER`.
+    pub user: Option<String>,
+    /// `WORKDIR`.
+    pub workdir: Option<String>,
+    /// `ENTRYPOINT`.
+    pub entrypoint: Vec<String>,
+    /// `CMD`.
+    pub cmd: Vec<String>,
+}
+
+/// Answer of `GET /images/local`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Images {
+    /// All of them, by reference.
+    pub images: Vec<Image>,
+}
+
+/// Answer of `GET /images/builds`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ImageBuilds {
+    /// Pulls and conversions under way.
+    pub builds: Vec<ImageBuildState>,
+}
+
+/// Progress of making one image ready.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageBuildState {
+    /// As in `pendingImageBuildId`.
+    pub id: String,
+    /// Reference.
+    pub reference: String,
+    /// `resolving`, `pulling`, `converting`.
+    pub step: String,
+    /// Bytes done of the step.
+    pub bytes_done: u64,
+    /// Bytes of the step, if known.
+    pub bytes_total: Option<u64>,
+}
+
+impl From<crate::node::ImageRecord> for Image {
+    fn from(record: crate::node::ImageRecord) -> Self {
+        Image {
+            reference: record.reference,
+            digest: record.digest,
+            size_bytes: record.size_bytes,
+            created_at: Timestamp::from_ms(record.created_at_ms),
+            architecture: record.architecture,
+            env: record.env,
+            user: record.user,
+            workdir: record.workdir,
+            entrypoint: record.entrypoint,
+            cmd: record.cmd,
+        }
+    }
+}
+
+impl From<crate::node::ImageBuild> for ImageBuildState {
+    fn from(build: crate::node::ImageBuild) -> Self {
+        ImageBuildState {
+            id: build.id,
+            reference: build.reference,
+            step: build.step,
+            bytes_done: build.bytes_done,
+            bytes_total: build.bytes_total,
+        }
+    }
+}
