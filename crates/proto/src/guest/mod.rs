@@ -2,13 +2,18 @@
 //!
 //! The guest is hostile: everything that comes from it is bounded by the limits here and validated before use.
 
+pub mod command_session;
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Bounds of the guest protocol, each with its unit.
 pub mod limits {
-    /// Bytes of the nonce that opens a connection on the guest channel.
+    /// Bytes of the nonce that opens a connection on the guest channel: [`NONCE_MAGIC`], then random ones. The agent
+    /// echoes exactly these bytes; both sides drop everything before them.
     pub const NONCE_LEN: usize = 16;
+    /// The nonce's first bytes, by which the agent finds it among what an earlier connection left in the channel.
+    pub const NONCE_MAGIC: [u8; 4] = *b"WRN1";
     /// Largest JSON body in either direction, bytes.
     pub const JSON_LEN_MAX: usize = 4 << 20;
     /// HTTP/2: most streams at once on the channel.
