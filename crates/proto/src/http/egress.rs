@@ -43,7 +43,7 @@ impl EgressLists {
 
 impl From<&EgressPolicy> for EgressLists {
     fn from(policy: &EgressPolicy) -> Self {
-        let words = |rules: &[Rule]| Some(rules.iter().map(|rule| rule.0.clone()).collect());
+        let words = |rules: &[Rule]| Some(rules.iter().map(|rule| rule.to_string()).collect());
         match policy {
             EgressPolicy::Allow(rules) => EgressLists { allowlist: words(rules), denylist: None },
             EgressPolicy::Deny(rules) => EgressLists { allowlist: None, denylist: words(rules) },
@@ -59,18 +59,10 @@ fn rules(field: &str, entries: &[String]) -> Result<Vec<Rule>, Invalid> {
     let mut rules = Vec::with_capacity(entries.len());
     let mut errors = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
-        match canonical(entry) {
+        match entry.parse::<Rule>() {
             Ok(rule) => rules.push(rule),
-            Err(problem) => errors.push(FieldError::at(&[field], at, "", problem)),
+            Err(error) => errors.push(FieldError::at(&[field], at, "", error.to_string())),
         }
     }
     if errors.is_empty() { Ok(rules) } else { Err(Invalid { errors }) }
-}
-
-fn canonical(entry: &str) -> Result<Rule, String> {
-    let text = entry.trim();
-    if text.is_empty() || text.len() > 300 || !text.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err("expected a host name, *.name, IPv4 address or CIDR, each with an optional :port".to_owned());
-    }
-    Ok(Rule(text.to_ascii_lowercase()))
 }

@@ -59,7 +59,7 @@ pub mod limits {
     /// Program and arguments of a start command together, bytes.
     pub const ARGV_BYTES_MAX: usize = 128 << 10;
     /// Entries of one egress list.
-    pub const EGRESS_ENTRIES_MAX: usize = 1024;
+    pub const EGRESS_ENTRIES_MAX: usize = warren_model::egress::ENTRIES_MAX;
 }
 
 /// Names the request path of the public API.
