@@ -1,0 +1,206 @@
+"""Fixtures: one server for most tests, one with TLS, servers that a test may break, images, clients, sandboxes.
+
+Everything is a real process: the server, QEMU machines, a registry, the clients of the venv. What a session started, it ends,
+by process id, and it fails if anything of a sandbox is left on the host afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import certifi
+import pytest
+from prime_sandboxes import APIClient, AsyncSandboxClient, CreateSandboxRequest, Sandbox, SandboxClient
+
+import authority
+import target_net
+from clocks import Clocks
+from images import Images
+from registry import Registry
+from server import Server
+from wire import Gateway
+
+ROOT = Path(__file__).resolve().parents[2]
+BINARY = Path(os.environ.get("WARREN", ROOT / "target/release/warren"))
+
+SMALL = {"cpu_cores": 1.0, "memory_gb": 0.25, "disk_size_gb": 1.0}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+
+
+@pytest.fixture(scope="session")
+def workspace() -> Iterator[Path]:
+    """Where this session keeps data directories, logs and the clients' HOME. Kept if WARREN_TEST_KEEP is set."""
+    # Not below target: unix sockets have short paths.
+    folder = Path(tempfile.mkdtemp(prefix="wct-"))
+    home = folder / "home"
+    home.mkdir()
+    before = dict(os.environ)
+    for name in [name for name in os.environ if name.startswith(("PRIME_", "WARREN_URL", "WARREN_API"))]:
+        del os.environ[name]
+    os.environ.update(HOME=str(home), NO_PROXY="127.0.0.1,localhost", no_proxy="127.0.0.1,localhost", PRIME_DISABLE_VERSION_CHECK="1", COLUMNS="200")
+    yield folder
+    os.environ.clear()
+    os.environ.update(before)
+    if not os.environ.get("WARREN_TEST_KEEP"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def images() -> Images:
+    return Images(ROOT / "target/test-images")
+
+
+@pytest.fixture(scope="session")
+def registry(workspace: Path, images: Images) -> Iterator[Registry]:
+    registry = Registry(workspace / "registry", images).start()
+    yield registry
+    registry.close()
+
+
+@pytest.fixture(scope="session")
+def server(workspace: Path) -> Iterator[Server]:
+    """The server of most tests. Nobody kills it; whoever must takes `own_server`."""
+    server = Server(BINARY, workspace / "main").start()
+    os.environ.update(PRIME_API_BASE_URL=server.url, PRIME_API_KEY=server.api_key)
+    yield server
+    try:
+        server.delete_all()
+        server.assert_clean()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def own_server(workspace: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server for one test, which may kill and restart it. The clients of that test talk to it."""
+    own = Server(BINARY, workspace / f"own-{uuid.uuid4().hex[:6]}")
+    seed(own.data_dir, server.data_dir)
+    own.start()
+    monkeypatch.setenv("PRIME_API_BASE_URL", own.url)
+    monkeypatch.setenv("PRIME_API_KEY", own.api_key)
+    yield own
+    try:
+        own.delete_all()
+        own.assert_clean()
+    finally:
+        own.close()
+
+
+def seed(into: Path, source: Path) -> None:
+    """Spares a further server what depends on the machine alone: guest assets, templates, the accelerator's verdict."""
+    into.mkdir(mode=0o700)
+    for name in ("assets", "templates"):
+        if (source / name).is_dir():
+            shutil.copytree(source / name, into / name, symlinks=True)
+    if (source / "accel.json").exists():
+        shutil.copy2(source / "accel.json", into / "accel.json")
+
+
+@pytest.fixture(scope="session")
+def tls_server(workspace: Path, server: Server) -> Iterator[Server]:
+    """A server that speaks HTTPS, with an authority that certifi's bundle of this venv trusts for the session."""
+    tls = authority.make(workspace / "tls")
+    bundle = Path(certifi.where())
+    pristine = workspace / "cacert.pem"
+    authority.trust(tls, bundle, pristine)
+    own = Server(BINARY, workspace / "tls-data", tls=tls)
+    seed(own.data_dir, server.data_dir)
+    try:
+        own.start()
+        yield own
+        own.delete_all()
+        own.assert_clean()
+    finally:
+        own.close()
+        bundle.write_bytes(pristine.read_bytes())
+
+
+@pytest.fixture
+def client(server: Server) -> SandboxClient:
+    return SandboxClient(APIClient())
+
+
+@pytest.fixture
+async def async_client(server: Server) -> AsyncIterator[AsyncSandboxClient]:
+    async with AsyncSandboxClient() as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def glibc(registry: Registry) -> str:
+    """Reference of the suite's main image."""
+    return registry.reference("glibc")
+
+
+def request(image: str, **more: object) -> CreateSandboxRequest:
+    """A small sandbox of `image`."""
+    values = {"name": f"t-{uuid.uuid4().hex[:8]}", "docker_image": image, **SMALL, **more}
+    return CreateSandboxRequest(**values)
+
+
+Create = Callable[..., Sandbox]
+
+
+@pytest.fixture
+def create(client: SandboxClient, glibc: str) -> Iterator[Create]:
+    """Makes running sandboxes that the end of the test deletes."""
+    made: list[str] = []
+
+    def create(image: str = glibc, wait: bool = True, **more: object) -> Sandbox:
+        sandbox = client.create(request(image, **more))
+        made.append(sandbox.id)
+        if wait:
+            client.wait_for_creation(sandbox.id)
+        return sandbox
+
+    yield create
+    for sandbox_id in made:
+        with contextlib.suppress(Exception):
+            client.delete(sandbox_id)
+
+
+@pytest.fixture(scope="session")
+def shared(server: Server, glibc: str) -> str:
+    """Id of a sandbox for tests that leave nothing behind which could disturb another."""
+    client = SandboxClient(APIClient())
+    sandbox = client.create(request(glibc, name="shared", memory_gb=0.5, disk_size_gb=4.0, timeout_minutes=-1))
+    client.wait_for_creation(sandbox.id)
+    return sandbox.id
+
+
+@pytest.fixture
+def gateway(server: Server, shared: str) -> Gateway:
+    """The shared sandbox's data plane, for requests by hand."""
+    with server.http() as http:
+        return Gateway(http.post(f"/api/v1/sandbox/{shared}/auth").raise_for_status().json())
+
+
+@pytest.fixture(scope="session")
+def target() -> Iterator[target_net.Target]:
+    target = target_net.make()
+    try:
+        yield target.start()
+    finally:
+        target.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clocks(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Iterator[Clocks | None]:
+    """Sandboxes whose timeouts run while other tests do; made only if a test of this run asks for them."""
+    if not any("clocks" in item.fixturenames and item.get_closest_marker("last") for item in request.session.items):
+        yield None
+        return
+    server: Server = request.getfixturevalue("server")
+    clocks = Clocks(server, request.getfixturevalue("glibc"))
+    clocks.start()
+    yield clocks
+    clocks.close()
