@@ -1,0 +1,39 @@
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImagesCommand {
+    /// Fetch an image from its registry and make it ready to boot
+    Pull(PullArgs),
+    /// Take an OCI layout, a docker-archive or a root file system tar
+    Import(ImportArgs),
+    /// List the images on the server
+    #[command(visible_alias = "ls")]
+    List,
+    /// Remove a name; the bytes go when no sandbox uses them
+    #[command(visible_aliases = ["rm", "delete"])]
+    Remove(RemoveArgs),
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PullArgs {
+    /// Reference, such as `debian:12` or `localhost:5000/team/app@sha256:...`
+    #[arg(value_name = "REF")]
+    pub(crate) reference: String,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ImportArgs {
+    /// File or directory on the server's machine
+    pub(crate) path: PathBuf,
+    /// Name for the image
+    #[arg(long, value_name = "NAME:TAG")]
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RemoveArgs {
+    /// References as `images list` shows them
+    #[arg(value_name = "REF", required = true)]
+    pub(crate) references: Vec<String>,
+}

@@ -1,0 +1,56 @@
+use clap::{Args, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ServeArgs {
+    /// Where everything is kept [env: WARREN_DATA_DIR] [default: /var/lib/warren as root, else ~/.local/share/warren]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8700")]
+    pub(crate) listen: SocketAddr,
+    /// PEM file with the certificate chain; makes the server speak HTTPS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// PEM file with the private key of the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// URL prefix under which clients reach exec and files [default: the URL by which they came]
+    #[arg(long, value_name = "URL")]
+    pub(crate) advertise: Option<String>,
+    /// How virtual machines run; `auto` boots the guest kernel once to find out
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) accel: AccelChoice,
+    /// Form of the log on stderr; its level is set by WARREN_LOG
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How virtual machines run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccelChoice {
+    /// Hardware virtualization if it can run the guest kernel, else emulation
+    #[default]
+    Auto,
+    /// Hardware virtualization, or fail
+    Kvm,
+    /// Software emulation
+    Tcg,
+}
+
+/// Form of the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    #[default]
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ShimArgs {
+    /// Folder of the sandbox
+    pub(crate) dir: PathBuf,
+}

@@ -1,0 +1,40 @@
+use super::{Api, ApiError};
+use reqwest::Method;
+use serde::Serialize;
+use std::time::Duration;
+use warren_proto::http::{Image, ImageBuilds, Images, ImportImage, PullImage};
+
+/// Longest wait for one answer about an image that is being made ready; the caller may ask again.
+const IMAGE_WAIT_MAX: Duration = Duration::from_secs(3600);
+
+impl Api {
+    /// Makes an image ready, or joins the making of it.
+    pub(crate) async fn pull_image(&self, reference: &str) -> Result<Image, ApiError> {
+        self.make_image("pull", &PullImage { reference: reference.to_owned() }).await
+    }
+
+    /// Takes an image from the server's file system.
+    pub(crate) async fn import_image(&self, path: &str, name: &str) -> Result<Image, ApiError> {
+        self.make_image("import", &ImportImage { path: path.to_owned(), name: name.to_owned() }).await
+    }
+
+    /// Images on the server.
+    pub(crate) async fn list_images(&self) -> Result<Images, ApiError> {
+        self.get(&["images", "local"]).await
+    }
+
+    /// Removes a name.
+    pub(crate) async fn remove_image(&self, reference: &str) -> Result<(), ApiError> {
+        let request = self.request(Method::DELETE, &["images", "local"]).query(&[("reference", reference)]);
+        self.answer::<serde_json::Value>(request).await.map(drop)
+    }
+
+    /// Pulls and conversions under way.
+    pub(crate) async fn image_builds(&self) -> Result<ImageBuilds, ApiError> {
+        self.get(&["images", "builds"]).await
+    }
+
+    async fn make_image(&self, how: &str, body: &impl Serialize) -> Result<Image, ApiError> {
+        self.answer(self.request(Method::POST, &["images", how]).json(body).timeout(IMAGE_WAIT_MAX)).await
+    }
+}

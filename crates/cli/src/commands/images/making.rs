@@ -1,0 +1,79 @@
+use crate::client::ApiError;
+use crate::commands::Context;
+use crate::printer::Progress;
+use std::time::{Duration, Instant};
+use warren_proto::http::{Image, ImageBuildState};
+
+/// Time between two pictures of the progress.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Longest wait for an image, over all its questions.
+const WAIT_MAX: Duration = Duration::from_secs(6 * 3600);
+
+/// Waits for an image that `ask` asks for, and shows how far it is. A server that stops waiting is asked again: it then
+/// joins the work that goes on.
+pub(super) async fn watched<F>(context: &Context, reference: &str, ask: impl Fn() -> F) -> Result<Image, ApiError>
+where
+    F: Future<Output = Result<Image, ApiError>>,
+{
+    let progress = Progress::new(&context.printer, reference);
+    let began = Instant::now();
+    loop {
+        let answer = ask();
+        tokio::pin!(answer);
+        let image = loop {
+            tokio::select! {
+                image = &mut answer => break image,
+                () = tokio::time::sleep(LOOK_EVERY) => show(context, &progress, reference).await,
+            }
+        };
+        match image {
+            Err(error) if error.is_server_timeout() && began.elapsed() < WAIT_MAX => {}
+            other => return other,
+        }
+    }
+}
+
+async fn show(context: &Context, progress: &Progress, reference: &str) {
+    if !context.printer.draws() {
+        return;
+    }
+    // Only for the picture: without it the wait goes on all the same.
+    let builds = context.api.image_builds().await.map(|answer| answer.builds).unwrap_or_default();
+    match builds.iter().find(|build| is_of(build, reference)) {
+        Some(build) => progress.step(&build_text(build), Some(build.bytes_done), build.bytes_total),
+        None => progress.step(reference, None, None),
+    }
+}
+
+/// The server shows canonical references: `docker.io/library/debian:12` for `debian:12`.
+fn is_of(build: &ImageBuildState, reference: &str) -> bool {
+    let canonical = build.reference.as_str();
+    [canonical, canonical.strip_suffix(":latest").unwrap_or(canonical)]
+        .into_iter()
+        .any(|name| name == reference || name.ends_with(&format!("/{reference}")))
+}
+
+/// One line on what is being done to an image.
+pub(crate) fn build_text(build: &ImageBuildState) -> String {
+    format!("{} {}", build.step, build.reference)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_references_are_found_again() {
+        let build = |reference: &str| ImageBuildState {
+            id: "b".into(),
+            reference: reference.into(),
+            step: "pulling".into(),
+            bytes_done: 0,
+            bytes_total: None,
+        };
+        assert!(is_of(&build("docker.io/library/debian:12"), "debian:12"));
+        assert!(is_of(&build("docker.io/library/debian:latest"), "debian"));
+        assert!(is_of(&build("a/b:1"), "a/b:1"));
+        assert!(!is_of(&build("docker.io/library/mydebian:12"), "debian:12"));
+    }
+}

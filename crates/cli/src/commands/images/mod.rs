@@ -1,0 +1,24 @@
+//! `warren images ...`.
+
+mod import;
+mod list;
+mod making;
+mod pull;
+mod remove;
+mod view;
+
+pub(crate) use making::build_text;
+
+use super::Context;
+use crate::args::ImagesCommand;
+use crate::failure::{Exit, Failure};
+
+/// Runs one of the commands.
+pub(crate) async fn dispatch(context: &Context, command: ImagesCommand) -> Result<Exit, Failure> {
+    match command {
+        ImagesCommand::Pull(args) => pull::run(context, &args.reference).await,
+        ImagesCommand::Import(args) => import::run(context, &args.path, &args.name).await,
+        ImagesCommand::List => list::run(context).await,
+        ImagesCommand::Remove(args) => remove::run(context, &args.references).await,
+    }
+}
