@@ -1,1 +1,51 @@
-//! One sandbox: owns its VMM, its network, its guest channel; serves one unix socket.
+//! One sandbox: the process that owns its VMM, its network and its guest channel, and serves one unix socket.
+//!
+//! A shim outlives the node process that started it. It never outlives its sandbox: whatever ends the machine, the shim kills what is
+//! left of it, writes `end.json` and exits.
+#![forbid(unsafe_code)]
+
+mod api;
+pub mod channel;
+mod console;
+mod driver;
+pub mod guest;
+mod machine;
+mod network;
+mod start;
+
+pub use console::Console;
+use std::path::Path;
+
+/// The shim's socket in its sandbox's folder.
+pub const SHIM_SOCKET: &str = "shim.sock";
+/// How it ended, written by the shim as its last act: [`warren_proto::shim::End`] as JSON.
+pub const END_FILE: &str = "end.json";
+/// The shim's log in its sandbox's folder.
+pub const LOG_FILE: &str = "shim.log";
+/// The sandbox's disk in its folder.
+pub const DISK_FILE: &str = "disk.qcow2";
+
+/// Why a shim could not do its work.
+#[derive(Debug, thiserror::Error)]
+#[error("{action} in {dir}")]
+pub struct ShimError {
+    action: &'static str,
+    dir: String,
+    #[source]
+    source: std::io::Error,
+}
+
+/// Runs the shim of the sandbox in `dir` until the sandbox has ended. Blocks.
+///
+/// One thread: the VMM is bound to the life of the thread that spawned it.
+pub fn main(dir: &Path) -> Result<(), ShimError> {
+    let failed = |action| {
+        let dir = dir.display().to_string();
+        move |source| ShimError { action, dir, source }
+    };
+    // Sockets are named relative to here, so that the depth of the data directory does not matter.
+    std::env::set_current_dir(dir).map_err(failed("change folder"))?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed("start a runtime"))?;
+    runtime.block_on(driver::run()).map_err(failed("serve a sandbox"))
+}

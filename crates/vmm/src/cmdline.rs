@@ -50,17 +50,18 @@ pub struct VmConfig {
 }
 
 /// The kernel's command line. The root is mounted by the agent, so nothing in it names a disk.
-fn kernel_cmdline(accel: Accel) -> &'static str {
-    match accel {
+fn kernel_cmdline(machine: &Machine) -> String {
+    let mut line =
+        "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on rcupdate.rcu_expedited=1 no_timer_check".to_owned();
+    if machine.accel == Accel::Tcg {
         // Emulated code cannot be mis-speculated into, and each mitigation is instructions to translate.
-        Accel::Tcg => {
-            "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on rcupdate.rcu_expedited=1 \
-             mitigations=off no_timer_check tsc=reliable init_on_alloc=0 audit=0"
-        }
-        Accel::Kvm => {
-            "console=ttyS0 quiet reboot=t panic=-1 random.trust_cpu=on rcupdate.rcu_expedited=1 no_timer_check"
+        line.push_str(" mitigations=off tsc=reliable init_on_alloc=0 audit=0");
+        // The emulated counter is the host's. Without its rate the kernel measures it against a timer that a busy host delays.
+        if let Some(khz) = machine.tsc_khz {
+            line.push_str(&format!(" tsc_early_khz={khz}"));
         }
     }
+    line
 }
 
 /// `key=value` with commas of the value doubled, as QEMU's option syntax wants.
@@ -87,7 +88,7 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
         out.push(value);
     };
 
-    add("-M", "microvm,x-option-roms=off,rtc=on,acpi=on,pit=off,pic=off,isa-serial=on,memory-backend=ram".into());
+    add("-M", "microvm,x-option-roms=off,rtc=on,acpi=on,isa-serial=on,memory-backend=ram".into());
     let (accel, cpu) = match machine.accel {
         Accel::Kvm => ("kvm".to_owned(), "host"),
         Accel::Tcg => (format!("tcg,tb-size={TRANSLATION_CACHE_MIB}"), "max,-la57"),
@@ -105,7 +106,7 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
     add("-object", backend);
     add("-kernel", machine.kernel.clone().into());
     add("-initrd", machine.initramfs.clone().into());
-    add("-append", kernel_cmdline(machine.accel).into());
+    add("-append", kernel_cmdline(machine).into());
     // The guest's console goes to a pipe that the owner drains into a bounded ring: a guest cannot fill the host's disk.
     add("-chardev", "stdio,id=console,signal=off".into());
     add("-serial", "chardev:console".into());
@@ -157,6 +158,7 @@ mod tests {
             kernel: "/k".into(),
             initramfs: "/i".into(),
             tools_disk: "/t,x".into(),
+            tsc_khz: Some(2_000_000),
         };
         let files = MachineFiles { root_overlay: "disk.qcow2".into(), memory };
         VmConfig { machine, shape: Shape { vcpus: 2, memory_mib: 512 }, files, incoming }
@@ -183,6 +185,14 @@ mod tests {
     #[test]
     fn commas_cannot_inject_options() {
         assert!(text(&config(Memory::Anonymous, false)).contains("file.filename=/t,,x"));
+    }
+
+    #[test]
+    fn an_emulated_guest_is_told_the_rate_of_its_counter() {
+        let mut config = config(Memory::Anonymous, false);
+        assert!(text(&config).contains("tsc_early_khz=2000000"));
+        config.machine.accel = Accel::Kvm;
+        assert!(!text(&config).contains("tsc_early_khz"));
     }
 
     #[test]

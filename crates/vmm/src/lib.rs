@@ -15,3 +15,8 @@ pub use cmdline::{MachineFiles, Memory, VmConfig};
 pub use overlay::{OverlayError, create_overlay};
 pub use qmp::{Event, Qmp, QmpError};
 pub use vm::{GUEST_SOCKET, SpawnError, Vm, VmError};
+
+/// Rate of the host's time stamp counter, kHz, for [`warren_proto::shim::Machine::tsc_khz`]. Takes 50 ms.
+pub fn host_tsc_khz() -> Option<u64> {
+    sys::tsc_khz()
+}

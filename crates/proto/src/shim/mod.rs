@@ -15,13 +15,15 @@ pub mod limits {
     pub const BOOT_WAIT_SECS: u64 = 30;
     /// Longest hold of `/v1/state?seen=`, seconds.
     pub const STATE_HOLD_SECS: u64 = 60;
+    /// Longest time that `/v1/state?fresh` waits for the guest, seconds.
+    pub const FRESH_WAIT_SECS: u64 = 2;
 }
 
 /// Paths that a shim serves.
 pub mod paths {
     /// `POST` [`super::Boot`]: starts the machine; answers [`super::ShimState`] as soon as it is accepted.
     pub const BOOT: &str = "/v1/boot";
-    /// `GET ?seen=N`: answers [`super::ShimState`], held while its `version` is still N.
+    /// `GET ?seen=N`: answers [`super::ShimState`], held while its `version` is still N. `GET ?fresh`: asks the guest first.
     pub const STATE: &str = "/v1/state";
     /// `POST` [`super::Terminate`]: answers [`super::ShimState`] once machine and files of the shim are gone; the shim then exits.
     pub const TERMINATE: &str = "/v1/terminate";
@@ -73,6 +75,8 @@ pub struct Machine {
     pub initramfs: PathBuf,
     /// Modules and stand-in tools, ext4, read-only.
     pub tools_disk: PathBuf,
+    /// Rate of the host's time stamp counter, kHz: an emulated guest on a busy host fails to measure it, and hangs.
+    pub tsc_khz: Option<u64>,
 }
 
 /// A base template's files.

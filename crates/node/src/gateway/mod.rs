@@ -1,0 +1,119 @@
+//! The data plane: exec and files of one sandbox, checked by its token and passed to its guest agent.
+//!
+//! `/gw/{user_ns}/{job_id}/...`; `job_id` is the sandbox's id. Nothing here is parsed but the frame of an upload.
+
+mod files;
+mod refusal;
+mod rpc;
+mod stream;
+mod tail;
+
+use crate::api::SharedNode;
+use crate::host::now_ms;
+use crate::sandbox::Handle;
+use crate::shim_client::{ProxyBody, ShimClient};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::{HeaderMap, Method, header};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http_body_util::BodyExt;
+use refusal::Refusal;
+use warren_model::{SandboxId, Status};
+
+/// Path prefix of the data plane.
+pub(crate) const PREFIX: &str = "/gw";
+
+/// Headers that belong to one connection or to us, and not to the guest.
+const NOT_FOR_THE_GUEST: [header::HeaderName; 7] = [
+    header::AUTHORIZATION,
+    header::CONNECTION,
+    header::HOST,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::TE,
+    header::COOKIE,
+];
+
+/// A sandbox that takes requests.
+pub(super) struct Target {
+    pub(super) handle: Handle,
+    pub(super) shim: ShimClient,
+}
+
+/// All routes of the data plane.
+pub(crate) fn router(node: SharedNode) -> Router {
+    Router::new()
+        .route(&format!("{PREFIX}/{{ns}}/{{job}}/upload"), post(files::upload))
+        .route(&format!("{PREFIX}/{{ns}}/{{job}}/download"), get(files::download))
+        .route(&format!("{PREFIX}/{{ns}}/{{job}}/read-file"), get(files::read_file))
+        .route(&format!("{PREFIX}/{{ns}}/{{job}}/command_session.CommandSession/{{method}}"), post(rpc::call))
+        .layer(DefaultBodyLimit::disable())
+        .fallback(no_route)
+        .with_state(node)
+}
+
+async fn no_route() -> Response {
+    Refusal::NoRoute.into_json()
+}
+
+impl SharedNode {
+    /// Checks the token, and finds the sandbox that it opens.
+    pub(super) fn target(&self, job: &str, headers: &HeaderMap) -> Result<Target, Refusal> {
+        let token = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()?.strip_prefix("Bearer "));
+        let claims = self.0.token_key.verify(token.unwrap_or_default(), now_ms()).map_err(|_| Refusal::Unauthenticated)?;
+        if claims.sandbox.as_str() != job {
+            return Err(Refusal::Unauthenticated);
+        }
+        self.running(&claims.sandbox)
+    }
+
+    fn running(&self, id: &SandboxId) -> Result<Target, Refusal> {
+        let known = self.0.known();
+        let Some(handle) = known.live.get(id).cloned() else {
+            let why = known.ended.get(id).and_then(|seen| seen.end.as_ref()).map(|end| end.message.clone());
+            return Err(Refusal::Gone { id: id.clone(), why });
+        };
+        drop(known);
+        let status = handle.observation().status;
+        let shim = handle.shim.borrow().clone();
+        match shim {
+            Some(shim) if status == Status::Running => Ok(Target { handle, shim }),
+            _ => Err(Refusal::NotRunning { id: id.clone(), status }),
+        }
+    }
+}
+
+impl Target {
+    /// Sends a request to the guest agent; `path` starts with a slash and may have a query.
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Body,
+    ) -> Result<axum::http::Response<hyper::body::Incoming>, Refusal> {
+        let body: ProxyBody = body.map_err(Into::into).boxed_unsync();
+        let mut request = axum::http::Request::new(body);
+        *request.method_mut() = method;
+        let uri = format!("http://shim{}{path}", warren_proto::shim::paths::GUEST);
+        *request.uri_mut() = uri.parse().map_err(|_| Refusal::BadRequest("the path is no URI".to_owned()))?;
+        *request.headers_mut() = headers;
+        for name in NOT_FOR_THE_GUEST {
+            request.headers_mut().remove(name);
+        }
+        self.shim.send(request).await.map_err(|e| Refusal::Unavailable(e.to_string()))
+    }
+}
+
+/// What a handler of the data plane takes.
+pub(super) type Call = (State<SharedNode>, Path<Segments>, Request);
+
+/// Path segments of all routes.
+#[derive(serde::Deserialize)]
+pub(super) struct Segments {
+    pub(super) job: String,
+    #[serde(default)]
+    pub(super) method: String,
+}

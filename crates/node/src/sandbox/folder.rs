@@ -1,0 +1,84 @@
+//! A sandbox's folder: the record that something of it may exist on this host.
+
+use crate::ended::write_whole;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use warren_model::{SandboxId, SandboxSpec, Shape};
+use warren_proto::shim::End;
+
+const INTENT_FILE: &str = "spec.json";
+
+/// What a restart must know of a sandbox; no secret, no environment.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Intent {
+    pub(crate) id: String,
+    pub(crate) image: String,
+    pub(crate) image_digest: Option<String>,
+    pub(crate) shape: Shape,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) idle_timeout: Option<Duration>,
+    /// SIGTERM first at a delete.
+    pub(crate) has_start_command: bool,
+}
+
+impl Intent {
+    pub(crate) fn of(id: &SandboxId, spec: &SandboxSpec) -> Intent {
+        Intent {
+            id: id.to_string(),
+            image: spec.image.clone(),
+            image_digest: None,
+            shape: spec.shape,
+            timeout: spec.timeout,
+            idle_timeout: spec.idle_timeout,
+            has_start_command: spec.start_command.is_some(),
+        }
+    }
+}
+
+/// The folder of one sandbox.
+#[derive(Debug, Clone)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes the folder and writes the intent: the first effect of a create.
+    pub(crate) fn create(root: &Path, id: &SandboxId, intent: &Intent) -> std::io::Result<Folder> {
+        use std::os::unix::fs::DirBuilderExt;
+        let folder = Folder(root.join(id.as_str()));
+        std::fs::DirBuilder::new().mode(0o700).create(&folder.0)?;
+        folder.write_intent(intent)?;
+        Ok(folder)
+    }
+
+    /// Folders that a run before left, with their intents where they can be read.
+    pub(crate) fn all(root: &Path) -> std::io::Result<Vec<(Folder, Option<Intent>)>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(root)? {
+            let folder = Folder(entry?.path());
+            let intent = std::fs::read(folder.0.join(INTENT_FILE)).ok().and_then(|b| serde_json::from_slice(&b).ok());
+            found.push((folder, intent));
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn write_intent(&self, intent: &Intent) -> std::io::Result<()> {
+        write_whole(&self.0.join(INTENT_FILE), &serde_json::to_vec(intent)?)
+    }
+
+    /// How the shim said that it ended, if it did.
+    pub(crate) fn end(&self) -> Option<End> {
+        serde_json::from_slice(&std::fs::read(self.0.join(warren_shim::END_FILE)).ok()?).ok()
+    }
+
+    /// Removes the folder: the last effect.
+    pub(crate) fn remove(&self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::error!(folder = %self.0.display(), %error, "remove a sandbox's folder");
+        }
+    }
+}

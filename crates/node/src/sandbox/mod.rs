@@ -1,0 +1,11 @@
+//! One sandbox as the node sees it: `machine` says what its observation becomes, `driver` waits and acts.
+
+mod activity;
+mod driver;
+mod folder;
+mod machine;
+
+pub(crate) use activity::{Activity, Operation};
+pub(crate) use driver::{Adopted, Driver, Handle, Services};
+pub(crate) use folder::{Folder, Intent};
+pub(crate) use machine::{Event, apply, pending};

@@ -1,0 +1,184 @@
+//! Starting a shim, and talking to one over its socket.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use hyper::client::conn::http2;
+use hyper::{Method, Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use tokio::io::unix::AsyncFd;
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use warren_proto::guest::limits;
+use warren_proto::shim::{ShimState, paths};
+
+/// Origin that HTTP/2 wants and nobody reads.
+const ORIGIN: &str = "http://shim";
+/// Largest JSON answer of a shim, bytes: a state with 1 MiB of logs, escaped.
+const ANSWER_LEN_MAX: usize = 16 << 20;
+/// Longest wait for a shim to take a connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+
+/// Body of a request that a client's is passed on as.
+pub(crate) type ProxyBody = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Why a shim did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ShimClientError {
+    #[error("{action}: {source}")]
+    Io { action: &'static str, source: std::io::Error },
+    #[error("the shim is gone: {0}")]
+    Gone(String),
+    #[error("the shim did not answer {path} within {wait:?}")]
+    Slow { path: String, wait: Duration },
+    #[error("the shim refused {path}: {message}")]
+    Refused { path: String, message: String },
+}
+
+/// A connection to one shim; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ShimClient {
+    sender: http2::SendRequest<ProxyBody>,
+    gone: watch::Receiver<bool>,
+}
+
+/// Binds the shim's socket in `dir` and starts the shim with it as standard input: clients may connect from the first moment.
+///
+/// The shim is in a session of its own, so that nothing sent to our terminal reaches it. Returns its pid.
+pub(crate) fn spawn(warren: &Path, dir: &Path) -> std::io::Result<u32> {
+    let folder = std::fs::File::open(dir)?;
+    let socket = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), warren_shim::SHIM_SOCKET);
+    let _ = std::fs::remove_file(&socket);
+    let listener = std::os::unix::net::UnixListener::bind(&socket)?;
+    let log = std::fs::File::create(dir.join(warren_shim::LOG_FILE))?;
+    let child = Command::new(warren)
+        .arg("shim")
+        .arg("--dir")
+        .arg(dir)
+        .stdin(Stdio::from(OwnedFd::from(listener)))
+        .stdout(Stdio::from(log.try_clone()?))
+        .stderr(Stdio::from(log))
+        .process_group(0)
+        .spawn()?;
+    let pid = child.id();
+    // Reaped in the background while we are its parent; after a restart of ours that is init's work.
+    std::thread::Builder::new().name(format!("reap-{pid}")).stack_size(64 << 10).spawn(move || {
+        let mut child = child;
+        let _ = child.wait();
+    })?;
+    Ok(pid)
+}
+
+impl ShimClient {
+    /// Connects to the shim in `dir`.
+    pub(crate) async fn connect(dir: &Path) -> Result<ShimClient, ShimClientError> {
+        let io = |action| move |source| ShimClientError::Io { action, source };
+        let folder = std::fs::File::open(dir).map_err(io("open the sandbox's folder"))?;
+        let socket = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), warren_shim::SHIM_SOCKET);
+        let stream = UnixStream::connect(socket).await.map_err(io("connect to the shim"))?;
+        let handshake = http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(limits::STREAM_WINDOW)
+            .initial_connection_window_size(limits::CONNECTION_WINDOW)
+            .max_frame_size(limits::FRAME_LEN_MAX)
+            .max_send_buf_size(limits::STREAM_WINDOW as usize)
+            .initial_max_send_streams(limits::STREAMS_MAX as usize)
+            .handshake(TokioIo::new(stream));
+        let slow = |_| ShimClientError::Slow { path: "connect".to_owned(), wait: CONNECT_WAIT };
+        let shaken = tokio::time::timeout(CONNECT_WAIT, handshake).await.map_err(slow)?;
+        let (sender, connection) = shaken.map_err(|e| ShimClientError::Gone(e.to_string()))?;
+        let (tell, gone) = watch::channel(false);
+        tokio::spawn(async move {
+            let _ = connection.await;
+            tell.send_replace(true);
+        });
+        Ok(ShimClient { sender, gone })
+    }
+
+    /// Waits until the connection is over: the shim has exited or was killed.
+    pub(crate) async fn gone(&self) {
+        let _ = self.gone.clone().wait_for(|gone| *gone).await;
+    }
+
+    /// Passes a request on as it is.
+    pub(crate) async fn send(&self, request: Request<ProxyBody>) -> Result<Response<Incoming>, hyper::Error> {
+        let mut sender = self.sender.clone();
+        sender.ready().await?;
+        sender.send_request(request).await
+    }
+
+    /// The state, held by the shim while its version is `seen`.
+    pub(crate) async fn state_after(&self, seen: u64) -> Result<ShimState, ShimClientError> {
+        let wait = Duration::from_secs(warren_proto::shim::limits::STATE_HOLD_SECS + 10);
+        self.call(Method::GET, &format!("{}?seen={seen}", paths::STATE), None::<&()>, wait).await
+    }
+
+    /// The state after asking the guest.
+    pub(crate) async fn fresh_state(&self) -> Result<ShimState, ShimClientError> {
+        let wait = Duration::from_secs(warren_proto::shim::limits::FRESH_WAIT_SECS + 1);
+        self.call(Method::GET, &format!("{}?fresh", paths::STATE), None::<&()>, wait).await
+    }
+
+    /// One JSON call in bounded time.
+    pub(crate) async fn call<A: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        wait: Duration,
+    ) -> Result<A, ShimClientError> {
+        let gone = |e: &dyn std::fmt::Display| ShimClientError::Gone(e.to_string());
+        let bytes = match body {
+            Some(body) => serde_json::to_vec(body).map_err(|e| gone(&e))?,
+            None => Vec::new(),
+        };
+        let body = Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync();
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{ORIGIN}{path}"))
+            .header("content-type", "application/json")
+            .body(body)
+            .map_err(|e| gone(&e))?;
+        let exchange = async {
+            let response = self.send(request).await.map_err(|e| gone(&e))?;
+            let status = response.status();
+            let body = Limited::new(response.into_body(), ANSWER_LEN_MAX).collect().await.map_err(|e| gone(&e))?;
+            let bytes = body.to_bytes();
+            if !status.is_success() {
+                let message = String::from_utf8_lossy(&bytes).into_owned();
+                return Err(ShimClientError::Refused { path: path.to_owned(), message });
+            }
+            serde_json::from_slice(&bytes).map_err(|e| gone(&e))
+        };
+        let slow = |_| ShimClientError::Slow { path: path.to_owned(), wait };
+        tokio::time::timeout(wait, exchange).await.map_err(slow)?
+    }
+}
+
+/// A process by a descriptor, so that a reused pid is never mistaken for it.
+pub(crate) struct ProcessHandle(AsyncFd<OwnedFd>);
+
+impl ProcessHandle {
+    /// `None` if there is no such process (any more).
+    pub(crate) fn open(pid: u32) -> Option<ProcessHandle> {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
+        let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::NONBLOCK).ok()?;
+        AsyncFd::with_interest(fd, tokio::io::Interest::READABLE).ok().map(ProcessHandle)
+    }
+
+    /// Kills it at once.
+    pub(crate) fn kill(&self) {
+        let _ = rustix::process::pidfd_send_signal(self.0.get_ref().as_fd(), rustix::process::Signal::KILL);
+    }
+
+    /// Waits until it is gone, at most `wait`; whether it is.
+    pub(crate) async fn gone(&self, wait: Duration) -> bool {
+        tokio::time::timeout(wait, self.0.readable()).await.is_ok()
+    }
+}

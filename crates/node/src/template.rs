@@ -1,0 +1,175 @@
+//! Base templates: a booted guest whose agent waits, one per shape, made on first need. One maker, all others wait.
+
+use crate::ended::write_whole;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::OnceCell;
+use warren_model::Shape;
+use warren_proto::guest::{GuestStatus, paths};
+use warren_proto::shim::{Accel, Machine, Template};
+use warren_shim::channel;
+use warren_vmm::{MachineFiles, Memory, Vm, VmConfig, create_overlay};
+
+/// Longest time for a cold boot until the agent answers; emulated and on a busy host.
+pub(crate) const BOOT_WAIT: Duration = Duration::from_secs(180);
+/// Time for the agent to go back to waiting after the channel was closed. Not needed for correctness: an agent that is late finds the next nonce.
+const SETTLE: Duration = Duration::from_millis(150);
+/// Version of what a template contains; a change makes all older ones stale.
+const FORMAT: u32 = 1;
+
+/// Why a template could not be made.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("make the base template for {vcpus} vCPUs and {memory_mib} MiB: {problem}")]
+pub(crate) struct TemplateError {
+    vcpus: u32,
+    memory_mib: u64,
+    problem: String,
+}
+
+/// All base templates of this node.
+pub(crate) struct Templates {
+    dir: PathBuf,
+    machine: Machine,
+    assets_key: String,
+    made: Mutex<HashMap<Shape, Arc<OnceCell<Template>>>>,
+}
+
+impl Templates {
+    /// Opens the folder and drops drafts and templates of other kernels, agents or accelerators.
+    pub(crate) fn open(dir: PathBuf, machine: Machine, assets_key: &str) -> std::io::Result<Arc<Self>> {
+        std::fs::create_dir_all(&dir)?;
+        let suffix = Self::suffix(&machine, assets_key);
+        for entry in std::fs::read_dir(&dir)?.flatten() {
+            if !entry.file_name().to_string_lossy().ends_with(&suffix) {
+                std::fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(Arc::new(Self { dir, machine, assets_key: assets_key.to_owned(), made: Mutex::default() }))
+    }
+
+    fn suffix(machine: &Machine, assets_key: &str) -> String {
+        let accel = if machine.accel == Accel::Kvm { "kvm" } else { "tcg" };
+        format!("-{accel}-{assets_key}-v{FORMAT}")
+    }
+
+    /// The template of a shape, made now if there is none.
+    pub(crate) async fn get(self: &Arc<Self>, shape: Shape) -> Result<Template, TemplateError> {
+        let cell = {
+            let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+            made.entry(shape).or_default().clone()
+        };
+        let this = self.clone();
+        // In a task of its own: a caller that goes away does not cut the making off.
+        let making = tokio::spawn(async move { cell.get_or_try_init(|| this.find_or_make(shape)).await.cloned() });
+        let failed = |problem: String| TemplateError { vcpus: shape.vcpus, memory_mib: shape.memory_mib, problem };
+        making.await.map_err(|e| failed(e.to_string()))?.map_err(failed)
+    }
+
+    async fn find_or_make(&self, shape: Shape) -> Result<Template, String> {
+        let name = format!("{}x{}{}", shape.vcpus, shape.memory_mib, Self::suffix(&self.machine, &self.assets_key));
+        let dir = self.dir.join(&name);
+        let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state") };
+        if dir.join("shape.json").exists() {
+            return Ok(files(&dir));
+        }
+        let draft = self.dir.join(format!("{name}.draft"));
+        let _ = std::fs::remove_dir_all(&draft);
+        std::fs::create_dir(&draft).map_err(|e| format!("make {}: {e}", draft.display()))?;
+        tracing::info!(vcpus = shape.vcpus, memory_mib = shape.memory_mib, "making a base template");
+        let started = std::time::Instant::now();
+        let made = self.make(shape, &draft, &files(&draft)).await;
+        let kept = made.and_then(|()| {
+            let shape_json = serde_json::to_vec(&shape).map_err(|e| e.to_string())?;
+            write_whole(&draft.join("shape.json"), &shape_json).map_err(|e| e.to_string())?;
+            std::fs::rename(&draft, &dir).map_err(|e| e.to_string())
+        });
+        if let Err(problem) = kept {
+            let _ = std::fs::remove_dir_all(&draft);
+            return Err(problem);
+        }
+        tracing::info!(ms = started.elapsed().as_millis() as u64, "base template made");
+        Ok(files(&dir))
+    }
+
+    async fn make(&self, shape: Shape, dir: &Path, template: &Template) -> Result<(), String> {
+        let memory = std::fs::File::create(&template.memory).map_err(|e| e.to_string())?;
+        memory.set_len(shape.memory_mib << 20).map_err(|e| e.to_string())?;
+        let memory_kind = Memory::Shared(template.memory.clone());
+        let mut vm = boot(&self.machine, shape, dir, memory_kind, BOOT_WAIT).await?;
+        vm.save_template(&template.state).await.map_err(|e| e.to_string())?;
+        vm.kill().await;
+        for scrap in ["root.raw", "root.qcow2"] {
+            let _ = std::fs::remove_file(dir.join(scrap));
+        }
+        tokio::task::spawn_blocking(move || memory.sync_all()).await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
+    }
+}
+
+/// Boots a guest without an image until its agent answers, and closes the channel again.
+pub(crate) async fn boot(
+    machine: &Machine,
+    shape: Shape,
+    dir: &Path,
+    memory: Memory,
+    wait: Duration,
+) -> Result<Vm, String> {
+    let raw = dir.join("root.raw");
+    const EMPTY_DISK_LEN: u64 = 1 << 20;
+    let text = |e: std::io::Error| e.to_string();
+    std::fs::File::create(&raw).and_then(|f| f.set_len(EMPTY_DISK_LEN)).map_err(text)?;
+    let overlay = dir.join("root.qcow2");
+    let _ = std::fs::remove_file(&overlay);
+    create_overlay(&overlay, &raw, EMPTY_DISK_LEN).map_err(|e| e.to_string())?;
+    let config = VmConfig {
+        machine: machine.clone(),
+        shape,
+        files: MachineFiles { root_overlay: overlay, memory },
+        incoming: false,
+    };
+    // The far end of the network is held open and silent.
+    let (held, theirs) = std::os::unix::net::UnixStream::pair().map_err(text)?;
+    let (mut vm, stdout, stderr) = Vm::spawn(dir, &config, theirs.into()).await.map_err(|e| e.to_string())?;
+    let console = warren_shim::Console::default();
+    console.follow(stdout);
+    console.follow(stderr);
+    let answered = async {
+        let stream = vm.connect_guest().await.map_err(|e| e.to_string())?;
+        let open = channel::open(stream, wait).await.map_err(|e| e.to_string())?;
+        let status: GuestStatus =
+            warren_shim::guest::ask(open.sender, hyper::Method::GET, paths::STATUS, None::<&()>, wait)
+                .await
+                .map_err(|e| e.to_string())?;
+        open.closed.abort();
+        let _ = open.closed.await;
+        Ok::<GuestStatus, String>(status)
+    };
+    let answered = tokio::select! {
+        answered = answered => answered,
+        status = vm_end(&vm) => Err(status),
+    };
+    drop(held);
+    match answered {
+        Ok(status) => {
+            tracing::debug!(agent_rss_kib = status.agent_rss_kib, "guest answered");
+            tokio::time::sleep(SETTLE).await;
+            Ok(vm)
+        }
+        Err(problem) => {
+            vm.kill().await;
+            Err(format!("{problem}\n{}", console.tail(12)))
+        }
+    }
+}
+
+/// Resolves when QEMU is gone.
+async fn vm_end(vm: &Vm) -> String {
+    match vm.pid().and_then(crate::shim_client::ProcessHandle::open) {
+        Some(process) => {
+            process.gone(BOOT_WAIT).await;
+            "QEMU ended while the guest booted".to_owned()
+        }
+        None => "QEMU ended while the guest booted".to_owned(),
+    }
+}

@@ -1,0 +1,77 @@
+//! Our own requests to the guest agent. Its answers are hostile: bounded in size and time.
+
+use crate::channel::{GuestBody, GuestSender};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Either, Full, Limited};
+use hyper::{Method, Request};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+use warren_proto::guest::{GuestError, limits};
+
+/// Scheme and authority that HTTP/2 wants and nobody reads.
+pub(crate) const GUEST_ORIGIN: &str = "http://guest";
+
+/// Why a request of ours to the agent failed.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// No answer in time.
+    #[error("the guest agent did not answer {path} within {wait:?}")]
+    Slow {
+        /// What was asked.
+        path: &'static str,
+        /// How long we waited.
+        wait: Duration,
+    },
+    /// The channel broke.
+    #[error("the guest channel broke during {path}: {problem}")]
+    Broken {
+        /// What was asked.
+        path: &'static str,
+        /// How.
+        problem: String,
+    },
+    /// The agent refused or failed.
+    #[error("the guest agent failed {path}: {message}")]
+    Failed {
+        /// What was asked.
+        path: &'static str,
+        /// The agent's words.
+        message: String,
+    },
+}
+
+/// Sends one JSON request and reads one JSON answer.
+pub async fn ask<A: DeserializeOwned>(
+    mut sender: GuestSender,
+    method: Method,
+    path: &'static str,
+    body: Option<&impl Serialize>,
+    wait: Duration,
+) -> Result<A, AskError> {
+    let broken = |problem: String| AskError::Broken { path, problem };
+    let bytes = match body {
+        Some(body) => Bytes::from(serde_json::to_vec(body).map_err(|e| broken(e.to_string()))?),
+        None => Bytes::new(),
+    };
+    let request: Request<GuestBody> = Request::builder()
+        .method(method)
+        .uri(format!("{GUEST_ORIGIN}{path}"))
+        .header("content-type", "application/json")
+        .body(Either::Right(Full::new(bytes)))
+        .map_err(|e| broken(e.to_string()))?;
+    let exchange = async {
+        sender.ready().await.map_err(|e| broken(e.to_string()))?;
+        let response = sender.send_request(request).await.map_err(|e| broken(e.to_string()))?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), limits::JSON_LEN_MAX).collect().await;
+        let bytes = body.map_err(|e| broken(e.to_string()))?.to_bytes();
+        if !status.is_success() {
+            let error: Option<GuestError> = serde_json::from_slice(&bytes).ok();
+            let message = error.map_or_else(|| format!("status {status}"), |e| e.message);
+            return Err(AskError::Failed { path, message });
+        }
+        serde_json::from_slice(&bytes).map_err(|e| broken(format!("unreadable answer: {e}")))
+    };
+    tokio::time::timeout(wait, exchange).await.map_err(|_| AskError::Slow { path, wait })?
+}

@@ -1,0 +1,111 @@
+//! From a [`Boot`] to a guest that takes requests.
+
+use crate::DISK_FILE;
+use crate::channel::{self, Channel, ChannelError};
+use crate::console::Console;
+use crate::guest::{self, AskError};
+use crate::network::Network;
+use hyper::Method;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use warren_proto::guest::{InitDone, paths};
+use warren_proto::shim::Boot;
+use warren_vmm::{MachineFiles, Memory, OverlayError, SpawnError, Vm, VmConfig, VmError, create_overlay};
+
+/// Longest wait for the agent of a restored machine.
+const RESTORED_AGENT_WAIT: Duration = Duration::from_secs(30);
+/// Longest wait for the agent of a machine that boots cold; emulated and on a busy host.
+const BOOTED_AGENT_WAIT: Duration = Duration::from_secs(180);
+/// Longest time for the agent to make the guest its own.
+const INIT_WAIT: Duration = Duration::from_secs(60);
+
+/// Why a machine did not start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error("make the sandbox's disk: {0}")]
+    Overlay(#[from] OverlayError),
+    #[error("{0}")]
+    Spawn(#[from] SpawnError),
+    #[error("restore the machine: {0}")]
+    Restore(#[from] VmError),
+    #[error("start the network: {0}")]
+    Network(#[source] std::io::Error),
+    #[error("{0}")]
+    Channel(#[from] ChannelError),
+    #[error("{0}")]
+    Init(#[from] AskError),
+}
+
+/// What a start leaves in the owner's hands even if it is cut off in the middle.
+#[derive(Default)]
+pub(crate) struct Parts {
+    pub(crate) vm: Option<Vm>,
+    pub(crate) network: Option<Network>,
+}
+
+/// A machine that takes requests.
+pub(crate) struct Started {
+    pub(crate) channel: Channel,
+    pub(crate) steps_ms: BTreeMap<String, f64>,
+}
+
+/// Measures the steps of a start.
+struct Steps {
+    last: Instant,
+    ms: BTreeMap<String, f64>,
+}
+
+impl Steps {
+    fn done(&mut self, name: &str) {
+        self.ms.insert(name.to_owned(), self.last.elapsed().as_secs_f64() * 1000.0);
+        self.last = Instant::now();
+    }
+}
+
+/// Starts the machine. `parts` holds whatever exists at any moment, so that dropping this future leaks nothing.
+///
+/// `spawned` is told QEMU's pid as soon as there is one.
+pub(crate) async fn start(
+    boot: &mut Boot,
+    parts: &mut Parts,
+    console: &Console,
+    spawned: impl Fn(Option<u32>),
+) -> Result<Started, StartError> {
+    let mut steps = Steps { last: Instant::now(), ms: BTreeMap::new() };
+    create_overlay(Path::new(DISK_FILE), &boot.root_disk, boot.disk_mib << 20)?;
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(StartError::Network)?;
+    parts.network = Some(Network::start(ours, &boot.egress).map_err(StartError::Network)?);
+    let (vm, stdout, stderr) = Vm::spawn(Path::new("."), &vm_config(boot), theirs.into()).await?;
+    console.follow(stdout);
+    console.follow(stderr);
+    spawned(vm.pid());
+    let vm = parts.vm.insert(vm);
+    steps.done("spawn");
+    if let Some(template) = &boot.template {
+        vm.load(&template.state).await?;
+        steps.done("load");
+    }
+    let wait = if boot.template.is_some() { RESTORED_AGENT_WAIT } else { BOOTED_AGENT_WAIT };
+    let channel = channel::open(vm.connect_guest().await?, wait).await?;
+    steps.done("channel");
+    boot.init.now_unix_nanos = crate::driver::now_nanos();
+    let done: InitDone =
+        guest::ask(channel.sender.clone(), Method::POST, paths::INIT, Some(&boot.init), INIT_WAIT).await?;
+    steps.done("init");
+    steps.ms.extend(done.steps_ms.into_iter().take(64).map(|(name, ms)| (format!("guest.{name}"), ms)));
+    Ok(Started { channel, steps_ms: steps.ms })
+}
+
+fn vm_config(boot: &Boot) -> VmConfig {
+    let memory = match &boot.template {
+        Some(template) => Memory::Private(template.memory.clone()),
+        None => Memory::Anonymous,
+    };
+    VmConfig {
+        machine: boot.machine.clone(),
+        shape: boot.shape,
+        files: MachineFiles { root_overlay: DISK_FILE.into(), memory },
+        incoming: boot.template.is_some(),
+    }
+}
