@@ -1,1 +1,2 @@
 //! Test doubles: fake QMP peer, fake guest, simulated shims, registry.
+pub mod node;

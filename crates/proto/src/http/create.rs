@@ -99,7 +99,7 @@ pub struct VolumeMount {
 }
 
 /// Disk if the client does not say, GiB.
-pub(super) const DISK_GB_DEFAULT: f64 = 5.0;
+pub const DISK_GB_DEFAULT: f64 = 5.0;
 
 fn one() -> f64 {
     1.0

@@ -20,7 +20,7 @@ pub use account::{
     AccountLimits, Billing, KeyLimits, Member, Members, NewMember, NewTeam, NewUser, Permission, Team, Teams,
     UserCreated, Wallet, Whoami, WhoamiAnswer,
 };
-pub use create::{CreateSandbox, StartCommand, VolumeMount};
+pub use create::{CreateSandbox, DISK_GB_DEFAULT, StartCommand, VolumeMount};
 pub use delete::{BulkDelete, BulkDeleteAnswer, BulkDeleteFailure, Deleted};
 pub use egress::{EgressLists, EgressStatus};
 pub use error::{Detail, ErrorBody, ErrorCode, FieldError, Invalid, Location};

@@ -1,0 +1,136 @@
+use super::gateway::grant;
+use super::limits::{CREATE_HOLD_MS, IMAGE_BUILD_LONG_MS};
+use super::origin::Origin;
+use super::parsed::Parsed;
+use super::{ApiError, show};
+use crate::auth::Caller;
+use crate::clock::now_ms;
+use crate::context::Context;
+use crate::random;
+use crate::reconcile::{Waiter, dispatch};
+use crate::store::{Inserted, Intent, NewSandbox, Placement, SandboxRow};
+use axum::Json;
+use axum::extract::State;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::Instant;
+use warren_model::{SandboxId, SandboxSpec, Status};
+use warren_proto::http::{CreateSandbox, Created, ErrorBody, ErrorCode, FieldError};
+
+/// Makes a sandbox; answers when it runs or has ended, or after a short while.
+#[utoipa::path(
+    post, path = "/sandbox", operation_id = "sandbox_create", tag = "sandbox", request_body = CreateSandbox,
+    responses((status = 200, body = Created), (status = "default", body = ErrorBody))
+)]
+pub(super) async fn create(
+    State(cx): State<Arc<Context>>,
+    caller: Caller,
+    origin: Origin,
+    Parsed(request): Parsed<CreateSandbox>,
+) -> Result<Json<Created>, ApiError> {
+    let deadline = Instant::now() + Duration::from_millis(CREATE_HOLD_MS);
+    let spec = SandboxSpec::try_from(&request)?;
+    if let Some(arch) = request.arch.as_ref().filter(|arch| **arch != cx.config.arch) {
+        let known = if ["amd64", "arm64"].contains(&arch.as_str()) { "this server runs" } else { "expected" };
+        return Err(FieldError::body("arch", format!("{known} {}", cx.config.arch)).into());
+    }
+    if let Some(team_id) = &request.team_id {
+        caller.in_team(&cx, team_id).await?;
+    }
+    let new = new_sandbox(&cx, &caller, request, spec)?;
+    let id = match cx.store.sandbox_insert(&new).await? {
+        Inserted::New => new.row.id.clone(),
+        Inserted::Before(id) => id,
+        Inserted::OtherRequest => {
+            let detail = "this idempotency key was used for a different request within the last 24 hours";
+            return Err(ApiError::new(ErrorCode::IdempotencyConflict, detail));
+        }
+        Inserted::LimitReached => {
+            return Err(ApiError::new(ErrorCode::LimitReached, "the maximum number of live sandboxes is reached"));
+        }
+    };
+    let waiter = cx.changes.listen(vec![id.clone()]);
+    if id == new.row.id {
+        first_attempt(&cx, &new.row).await?;
+    }
+    let row = hold(&cx, &waiter, &id, deadline).await?;
+    let gateway_auth = Some(grant(&cx, &caller, &origin, &id));
+    Ok(Json(Created { sandbox: show::sandbox(row), gateway_auth }))
+}
+
+/// The first attempt runs inline, for latency; the reconciler is the safety net, and keeps the order while the node is full.
+async fn first_attempt(cx: &Context, row: &SandboxRow) -> Result<(), ApiError> {
+    let queue_up = cx.node_full.load(Ordering::Relaxed);
+    if !queue_up && dispatch::create(cx, row).await? == dispatch::Offered::Full {
+        cx.node_full.store(true, Ordering::Relaxed);
+        cx.nudge.notify_one();
+    }
+    Ok(())
+}
+
+fn new_sandbox(
+    cx: &Context,
+    caller: &Caller,
+    mut request: CreateSandbox,
+    spec: SandboxSpec,
+) -> Result<NewSandbox, ApiError> {
+    let id = SandboxId::from_bits(random::bits()?);
+    let key = request.idempotency_key.take();
+    let whole = serde_json::to_vec(&request).map_err(|error| ApiError::internal(&error))?;
+    let idempotency = key.map(|key| (key, cx.sealer.fingerprint(&whole)));
+    let secrets = match spec.secrets.is_empty() {
+        true => None,
+        false => {
+            let plain = serde_json::to_vec(&spec.secrets).map_err(|error| ApiError::internal(&error))?;
+            Some(cx.sealer.seal(id.as_str(), &plain)?)
+        }
+    };
+    request.secrets = request.secrets.as_ref().map(show::masked);
+    let now = now_ms();
+    let row = SandboxRow {
+        id,
+        user_id: caller.user.id.clone(),
+        team_id: request.team_id.clone(),
+        request,
+        secrets,
+        intent: Intent::Run,
+        placement: Placement::Queued,
+        status: Status::Pending,
+        image_build_id: None,
+        image_digest: None,
+        egress: spec.egress,
+        egress_generation: 1,
+        egress_applied: 0,
+        error_type: None,
+        error_message: None,
+        termination_reason: None,
+        infra_fault: false,
+        exit_code: None,
+        logs: None,
+        created_at_ms: now,
+        updated_at_ms: now,
+        started_at_ms: None,
+        ended_at_ms: None,
+        version: 1,
+    };
+    Ok(NewSandbox { row, idempotency, live_max: cx.config.sandboxes_per_user_max })
+}
+
+/// Waits until the sandbox runs or has ended, until its image is known to take long, or until the deadline.
+async fn hold(cx: &Context, waiter: &Waiter<'_>, id: &SandboxId, deadline: Instant) -> Result<SandboxRow, ApiError> {
+    loop {
+        let row = cx.store.sandbox_get(id).await?;
+        let row = row.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("no sandbox {id}")))?;
+        let waits = matches!(row.status, Status::Pending | Status::Provisioning);
+        if !waits || builds_long(cx, &row).await? || !waiter.changed(deadline).await {
+            return Ok(row);
+        }
+    }
+}
+
+async fn builds_long(cx: &Context, row: &SandboxRow) -> Result<bool, ApiError> {
+    let Some(build_id) = &row.image_build_id else { return Ok(false) };
+    let since = cx.store.image_build_since_ms(build_id).await?;
+    Ok(since.is_some_and(|since| now_ms().saturating_sub(since) >= IMAGE_BUILD_LONG_MS))
+}

@@ -1,0 +1,93 @@
+//! Images on this server: our own API, beside the vendor's image registry. Changes are for administrators.
+
+use super::ApiError;
+use super::account::value;
+use super::parsed::Parsed;
+use crate::auth::Caller;
+use crate::context::Context;
+use axum::Json;
+use axum::extract::{RawQuery, State};
+use std::path::PathBuf;
+use std::sync::Arc;
+use warren_proto::http::{
+    ErrorBody, ErrorCode, FieldError, Image, ImageBuilds, Images, ImportImage, PullImage, limits,
+};
+
+/// Makes an image ready; answers when it is. `GET /images/builds` shows how far it is.
+#[utoipa::path(
+    post, path = "/images/pull", operation_id = "image_pull", tag = "images", request_body = PullImage,
+    responses((status = 200, body = Image), (status = "default", body = ErrorBody))
+)]
+pub(super) async fn pull(
+    State(cx): State<Arc<Context>>,
+    caller: Caller,
+    Parsed(request): Parsed<PullImage>,
+) -> Result<Json<Image>, ApiError> {
+    caller.admin()?;
+    let reference = reference("reference", request.reference)?;
+    Ok(Json(cx.node.pull_image(&reference).await?.into()))
+}
+
+/// Takes an image from the server's own file system.
+#[utoipa::path(
+    post, path = "/images/import", operation_id = "image_import", tag = "images", request_body = ImportImage,
+    responses((status = 200, body = Image), (status = "default", body = ErrorBody))
+)]
+pub(super) async fn import(
+    State(cx): State<Arc<Context>>,
+    caller: Caller,
+    Parsed(request): Parsed<ImportImage>,
+) -> Result<Json<Image>, ApiError> {
+    caller.admin()?;
+    let name = reference("name", request.name)?;
+    let path = PathBuf::from(request.path);
+    if !path.is_absolute() || path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Err(FieldError::body("path", "must be an absolute path on the server's machine").into());
+    }
+    Ok(Json(cx.node.import_image(path, &name).await?.into()))
+}
+
+/// Images that are ready.
+#[utoipa::path(
+    get, path = "/images/local", operation_id = "image_list", tag = "images",
+    responses((status = 200, body = Images), (status = "default", body = ErrorBody))
+)]
+pub(super) async fn list(State(cx): State<Arc<Context>>, _: Caller) -> Result<Json<Images>, ApiError> {
+    let mut images: Vec<Image> = cx.node.images().await?.into_iter().map(Image::from).collect();
+    images.sort_by(|a, b| a.reference.cmp(&b.reference));
+    Ok(Json(Images { images }))
+}
+
+/// Removes a name; its bytes go when no sandbox uses them.
+#[utoipa::path(
+    delete, path = "/images/local", operation_id = "image_remove", tag = "images",
+    params(("reference" = String, Query)),
+    responses((status = 200, body = Images), (status = "default", body = ErrorBody))
+)]
+pub(super) async fn remove(
+    State(cx): State<Arc<Context>>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Images>, ApiError> {
+    let who = caller.clone();
+    caller.admin()?;
+    let given = value(query.as_deref(), "reference");
+    let given = given.ok_or_else(|| FieldError::query("reference", "is required"))?;
+    cx.node.remove_image(&given).await?;
+    list(State(cx), who).await
+}
+
+/// Pulls and conversions under way.
+#[utoipa::path(
+    get, path = "/images/builds", operation_id = "image_builds", tag = "images",
+    responses((status = 200, body = ImageBuilds), (status = "default", body = ErrorBody))
+)]
+pub(super) async fn builds(State(cx): State<Arc<Context>>, _: Caller) -> Json<ImageBuilds> {
+    Json(ImageBuilds { builds: cx.node.image_builds().await.into_iter().map(Into::into).collect() })
+}
+
+fn reference(field: &str, text: String) -> Result<String, ApiError> {
+    let good = (1..=limits::REFERENCE_LEN_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    let detail = format!("{field}: expected 1 to {} printable characters", limits::REFERENCE_LEN_MAX);
+    if good { Ok(text) } else { Err(ApiError::new(ErrorCode::ImageBadReference, detail)) }
+}

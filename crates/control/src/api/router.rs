@@ -1,0 +1,101 @@
+use super::bound::bounded;
+use super::{ApiError, account, admin, batch, create, delete, egress, gateway, get, health, images, jobs, list};
+use crate::context::Context;
+use axum::Json;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{any, get as http_get};
+use std::sync::Arc;
+use utoipa::Modify;
+use utoipa::openapi::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use warren_proto::http::{API_PREFIX, ErrorCode};
+
+/// Words that share a path level with sandbox ids and belong to functions that this server does not have: they win over ids for all
+/// methods.
+const NOT_OFFERED: [&str; 9] = [
+    "/sandbox/volumes",
+    "/sandbox/volumes/{*rest}",
+    "/sandbox/networks",
+    "/sandbox/networks/{*rest}",
+    "/sandbox/checkpoints",
+    "/sandbox/checkpoints/{*rest}",
+    "/sandbox/checkpoints:batchGet",
+    "/sandbox/{id}/checkpoints",
+    "/sandbox/{id}/ssh-session",
+];
+
+/// The whole API, bounded, with answers for what it does not have.
+pub(crate) fn router(cx: Arc<Context>) -> axum::Router {
+    let (router, api) = described().split_for_parts();
+    let api = Arc::new(complete(api));
+    let mut router = router.route("/openapi.json", http_get(move || async move { Json(api.as_ref().clone()) }));
+    for path in NOT_OFFERED {
+        router = router.route(&format!("{API_PREFIX}{path}"), any(not_offered));
+    }
+    router
+        .method_not_allowed_fallback(method_not_allowed)
+        .fallback(not_found)
+        .layer(from_fn_with_state(cx.clone(), bounded))
+        .with_state(cx)
+}
+
+/// The description of the API in OpenAPI 3.1, as `GET /openapi.json` serves it.
+pub fn openapi() -> OpenApi {
+    complete(described().split_for_parts().1)
+}
+
+fn described() -> OpenApiRouter<Arc<Context>> {
+    let api = OpenApiRouter::new()
+        .routes(routes!(account::whoami))
+        .routes(routes!(account::teams))
+        .routes(routes!(account::members, admin::member_put))
+        .routes(routes!(account::wallet))
+        .routes(routes!(admin::user_create))
+        .routes(routes!(admin::team_create))
+        .routes(routes!(create::create, list::list, delete::delete_many))
+        .routes(routes!(get::get, delete::delete))
+        .routes(routes!(get::logs))
+        .routes(routes!(get::error_context))
+        .routes(routes!(gateway::auth))
+        .routes(routes!(egress::get, egress::put))
+        .routes(routes!(batch::status))
+        .routes(routes!(jobs::status))
+        .routes(routes!(images::pull))
+        .routes(routes!(images::import))
+        .routes(routes!(images::list, images::remove))
+        .routes(routes!(images::builds));
+    OpenApiRouter::new().routes(routes!(health::health)).nest(API_PREFIX, api)
+}
+
+fn complete(mut api: OpenApi) -> OpenApi {
+    api.info.title = "Warren".to_owned();
+    api.info.version = env!("CARGO_PKG_VERSION").to_owned();
+    api.info.description = Some("Sandboxes from OCI images, each a microVM with its own kernel.".to_owned());
+    api.info.license = None;
+    ApiKey.modify(&mut api);
+    api
+}
+
+struct ApiKey;
+
+impl Modify for ApiKey {
+    fn modify(&self, api: &mut OpenApi) {
+        let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+        api.components.get_or_insert_default().add_security_scheme("api_key", scheme);
+        api.security = Some(vec![SecurityRequirement::new("api_key", Vec::<String>::new())]);
+    }
+}
+
+async fn not_found() -> ApiError {
+    ApiError::new(ErrorCode::RouteNotFound, "no such path; GET /openapi.json lists all")
+}
+
+async fn method_not_allowed() -> ApiError {
+    ApiError::new(ErrorCode::MethodNotAllowed, "this path does not take this method; see GET /openapi.json")
+}
+
+async fn not_offered() -> ApiError {
+    ApiError::new(ErrorCode::NotOffered, "this server does not offer this function")
+}

@@ -1,0 +1,19 @@
+//! What the operator may set.
+
+/// Settings of the control plane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Most live sandboxes of one user; `None` is unlimited.
+    pub sandboxes_per_user_max: Option<u64>,
+    /// Architecture of the guests: `amd64` or `arm64`.
+    pub arch: String,
+    /// Whether a reverse proxy in front sets `X-Forwarded-Proto`, so that it may be believed.
+    pub trust_forwarded_proto: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+        Config { sandboxes_per_user_max: None, arch: arch.to_owned(), trust_forwarded_proto: false }
+    }
+}

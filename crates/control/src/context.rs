@@ -1,0 +1,39 @@
+//! What handlers and reconciler share.
+
+use crate::config::Config;
+use crate::reconcile::Changes;
+use crate::seal::Sealer;
+use crate::store::Store;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use warren_proto::node::NodeApi;
+
+/// One per server.
+pub(crate) struct Context {
+    pub(crate) store: Store,
+    pub(crate) node: Arc<dyn NodeApi>,
+    pub(crate) sealer: Sealer,
+    pub(crate) config: Config,
+    /// Told after each change of a row.
+    pub(crate) changes: Changes,
+    /// Asks for a plan soon.
+    pub(crate) nudge: Notify,
+    /// Whether the node refused the last offer for lack of room: new sandboxes then queue up behind the waiting ones.
+    pub(crate) node_full: AtomicBool,
+    /// Says that the server is to end.
+    pub(crate) stop: CancellationToken,
+    /// Everything that must finish before it does.
+    pub(crate) tasks: TaskTracker,
+}
+
+impl Context {
+    /// Says that a sandbox ended, so that one that waits for room may get it.
+    pub(crate) fn room(&self) {
+        if self.node_full.load(Ordering::Relaxed) {
+            self.nudge.notify_one();
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Waits for observations, nudges and time, and has them dealt with.
+//!
+//! One task takes observations in their order; one task makes and performs plans. Both end at shutdown, between two effects.
+
+use super::absorb::absorb;
+use super::dispatch::{self, Offered};
+use super::plan::{Action, Seen, Wanted, plan};
+use crate::clock::now_ms;
+use crate::context::Context;
+use crate::store::{SandboxRow, StoreError};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::Receiver;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use warren_model::SandboxId;
+use warren_proto::node::Observation;
+
+/// Longest time between two plans, milliseconds.
+const PLAN_EVERY_MS: u64 = 5_000;
+/// Shortest time between two plans, milliseconds.
+const PLAN_PAUSE_MS: u64 = 100;
+/// Time between two plans while sandboxes wait for room, milliseconds.
+const QUEUE_RETRY_MS: u64 = 500;
+/// Effects of one plan at once.
+const EFFECTS_MAX: usize = 32;
+/// Time between two purges, milliseconds.
+const PURGE_EVERY_MS: u64 = 3_600_000;
+
+/// Takes observations until shutdown.
+pub(crate) async fn observe(cx: Arc<Context>, mut observations: Receiver<Observation>) {
+    loop {
+        let seen = tokio::select! {
+            // An observation that is lost here is seen again by the first plan after the next start.
+            () = cx.stop.cancelled() => return,
+            seen = observations.recv() => seen,
+        };
+        match seen {
+            Ok(seen) => {
+                if let Err(error) = dispatch::observed(&cx, &seen).await {
+                    tracing::error!(sandbox = %seen.id, error = chain(&error), "observation not stored; the next plan sees it again");
+                }
+            }
+            Err(RecvError::Lagged(count)) => {
+                tracing::warn!(count, "observations were missed; comparing all");
+                cx.nudge.notify_one();
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Makes and performs plans until shutdown.
+pub(crate) async fn reconcile(cx: Arc<Context>) {
+    let mut missing = HashMap::new();
+    let mut purge_at = Instant::now();
+    loop {
+        if let Err(error) = turn(&cx, &mut missing).await {
+            tracing::error!(error = chain(&error), "plan not performed; will try again");
+        }
+        if Instant::now() >= purge_at {
+            purge_at = Instant::now() + Duration::from_millis(PURGE_EVERY_MS);
+            match cx.store.purge(now_ms()).await {
+                Ok(count) => tracing::debug!(count, "purged sandboxes that ended long ago"),
+                Err(error) => tracing::error!(error = chain(&error), "purge failed"),
+            }
+        }
+        let wait_ms = if cx.node_full.load(Ordering::Relaxed) { QUEUE_RETRY_MS } else { PLAN_EVERY_MS };
+        tokio::select! {
+            () = cx.stop.cancelled() => return,
+            () = cx.nudge.notified() => sleep(Duration::from_millis(PLAN_PAUSE_MS)).await,
+            () = sleep(Duration::from_millis(wait_ms)) => {}
+        }
+    }
+}
+
+/// One plan, from reading to the end of its last effect.
+async fn turn(cx: &Arc<Context>, missing: &mut HashMap<SandboxId, u64>) -> Result<(), StoreError> {
+    let mut rows = cx.store.sandboxes_unsettled().await?;
+    let seen: HashMap<SandboxId, Observation> = cx.node.list().await.into_iter().map(|o| (o.id.clone(), o)).collect();
+    let known: HashSet<&SandboxId> = rows.iter().map(|row| &row.id).collect();
+    let others: Vec<SandboxId> = seen.keys().filter(|id| !known.contains(id)).cloned().collect();
+    rows.extend(cx.store.sandboxes_get(&others).await?);
+    let now = now_ms();
+    missing.retain(|id, _| !seen.contains_key(id));
+    let wanted: Vec<Wanted> = rows.iter().map(|row| wanted(row, &seen, missing, now)).collect();
+    missing.retain(|id, _| wanted.iter().any(|row| row.id == *id));
+    let abstracts = seen.iter().map(|(id, o)| (id.clone(), abstracted(o))).collect();
+    let actions = plan(&wanted, &abstracts, now);
+    perform(cx, actions, rows, seen).await
+}
+
+fn wanted(
+    row: &SandboxRow,
+    seen: &HashMap<SandboxId, Observation>,
+    missing: &mut HashMap<SandboxId, u64>,
+    now_ms: u64,
+) -> Wanted {
+    let is_missing = row.is_live() && !seen.contains_key(&row.id);
+    Wanted {
+        id: row.id.clone(),
+        intent: row.intent,
+        placement: row.placement,
+        status: row.status,
+        ended_at_ms: row.ended_at_ms,
+        egress_generation: row.egress_generation,
+        missing_since_ms: is_missing.then(|| *missing.entry(row.id.clone()).or_insert(now_ms)),
+    }
+}
+
+fn abstracted(seen: &Observation) -> Seen {
+    Seen { status: seen.status, egress_generation: seen.egress_generation }
+}
+
+/// Offers go one after the other, so that the queue keeps its order; everything else goes at once, in bounded number.
+async fn perform(
+    cx: &Arc<Context>,
+    actions: Vec<Action>,
+    rows: Vec<SandboxRow>,
+    mut seen: HashMap<SandboxId, Observation>,
+) -> Result<(), StoreError> {
+    let mut rows: HashMap<SandboxId, SandboxRow> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+    let (offers, others): (Vec<_>, Vec<_>) = actions.into_iter().partition(|a| matches!(a, Action::Create(_)));
+    let mut running = JoinSet::new();
+    let mut result = Ok(());
+    for action in others {
+        let (row, seen) = (rows.remove(id_of(&action)), seen.remove(id_of(&action)));
+        if let (Action::Absorb(_), Some(row), Some(seen)) = (&action, &row, &seen)
+            && !absorb(&mut row.clone(), seen)
+        {
+            continue;
+        }
+        if running.len() >= EFFECTS_MAX {
+            result = result.and(joined(running.join_next().await));
+        }
+        running.spawn(one(cx.clone(), action, row, seen));
+    }
+    result = result.and(offer(cx, &offers, &rows).await);
+    while let Some(done) = running.join_next().await {
+        result = result.and(joined(Some(done)));
+    }
+    result
+}
+
+async fn offer(cx: &Context, offers: &[Action], rows: &HashMap<SandboxId, SandboxRow>) -> Result<(), StoreError> {
+    for action in offers {
+        let Some(row) = rows.get(id_of(action)) else { continue };
+        if dispatch::create(cx, row).await? == Offered::Full {
+            cx.node_full.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+    }
+    cx.node_full.store(false, Ordering::Relaxed);
+    Ok(())
+}
+
+async fn one(
+    cx: Arc<Context>,
+    action: Action,
+    row: Option<SandboxRow>,
+    seen: Option<Observation>,
+) -> Result<(), StoreError> {
+    match (action, row, seen) {
+        (Action::Absorb(_), _, Some(seen)) => dispatch::observed(&cx, &seen).await,
+        (Action::SetEgress(_), Some(row), _) => dispatch::set_egress(&cx, &row).await,
+        (Action::Terminate(id), None, _) => orphan(&cx, &id).await,
+        (Action::Terminate(id), Some(_), _) => dispatch::terminate(&cx, &id).await,
+        (Action::Lost(id), _, _) => dispatch::lost(&cx, &id).await,
+        (Action::Forget(id), _, _) => dispatch::forget(&cx, &id).await,
+        (Action::Create(_) | Action::Absorb(_) | Action::SetEgress(_), _, _) => Ok(()),
+    }
+}
+
+/// Ends what the store does not know, unless it was made after the plan's rows were read.
+async fn orphan(cx: &Context, id: &SandboxId) -> Result<(), StoreError> {
+    match cx.store.sandbox_get(id).await? {
+        Some(row) if row.is_live() => Ok(()),
+        _ => {
+            tracing::warn!(sandbox = %id, "node runs a sandbox that should not be; ending it");
+            dispatch::terminate(cx, id).await
+        }
+    }
+}
+
+fn id_of(action: &Action) -> &SandboxId {
+    match action {
+        Action::Create(id) | Action::Absorb(id) | Action::Terminate(id) => id,
+        Action::Lost(id) | Action::SetEgress(id) | Action::Forget(id) => id,
+    }
+}
+
+fn joined(done: Option<Result<Result<(), StoreError>, tokio::task::JoinError>>) -> Result<(), StoreError> {
+    match done {
+        Some(Ok(result)) => result,
+        Some(Err(error)) => {
+            tracing::error!(%error, "an effect of the plan panicked");
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// An error and its causes on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    std::iter::once(error.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+}

@@ -1,0 +1,38 @@
+//! What control keeps, and every query on it: one function a query.
+//!
+//! # What do we store?
+//!
+//! | table | why | load |
+//! | --- | --- | --- |
+//! | `users`, `api_keys`, `teams`, `team_members` | who may do what; one look-up by key hash per request | read-mostly |
+//! | `sandboxes` | intent (what should run) and the last observation (what does); ended ones stay for `logs` and `error-context` | one insert and about four updates a life; one read per poll |
+//! | `sandbox_labels` | filters of list and bulk delete | written once |
+//! | `idempotency_keys` | a repeated create answers the same sandbox, 24 hours long | one upsert a create |
+//!
+//! Not stored: what the node is the authority on (processes, sockets, image builds), and secrets in clear.
+//!
+//! # One SQL for two databases
+//!
+//! Queries are written so that PostgreSQL takes them as well: `$1` placeholders, `ON CONFLICT`, types TEXT, BIGINT and BOOLEAN,
+//! no function that only one of the two has. Nothing relies on a lock that is held over several statements: a row carries a
+//! `version`, and an update that meets another version is computed again. SQLite runs with one writing connection and a write-ahead log.
+
+mod account;
+mod error;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod idempotency;
+mod insert;
+mod list;
+mod open;
+mod purge;
+mod row;
+mod sandbox;
+
+pub(crate) use account::{Membership, User};
+pub(crate) use error::StoreError;
+pub(crate) use insert::{Inserted, NewSandbox};
+pub(crate) use list::{Owner, Page, Selection};
+pub(crate) use open::Store;
+pub(crate) use sandbox::Updated;
+pub(crate) use row::{Intent, Placement, SandboxRow};

@@ -1,0 +1,371 @@
+//! A node without machines: each sandbox is a timer that goes through the states of a life as its script says.
+
+use async_trait::async_trait;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::broadcast;
+use warren_model::egress::EgressPolicy;
+use warren_model::{EndReason, SandboxId, SandboxSpec, Status};
+use warren_proto::guest::JobState;
+use warren_proto::node::{
+    CreateError, ImageBuild, ImageError, ImageRecord, NodeApi, NodeError, NodeInfo, Observation, TokenKey, limits,
+};
+use warren_proto::shim::End;
+
+/// How one simulated sandbox goes.
+#[derive(Debug, Clone)]
+pub struct Life {
+    /// Time until `create` answers.
+    pub accept: Duration,
+    /// What `create` refuses with, if it does.
+    pub refuse: Option<CreateError>,
+    /// Time in PENDING with an image build, if its image is not ready.
+    pub build: Option<Duration>,
+    /// Time in PROVISIONING.
+    pub start: Duration,
+    /// How it ends by itself: time after the start, reason, message.
+    pub end: Option<(Duration, EndReason, String)>,
+}
+
+impl Default for Life {
+    /// Runs at once, without end.
+    fn default() -> Self {
+        Life { accept: Duration::ZERO, refuse: None, build: None, start: Duration::ZERO, end: None }
+    }
+}
+
+type Script = dyn Fn(&SandboxSpec) -> Life + Send + Sync;
+
+/// A simulated node. Cheap to clone; clones are one node, which outlives a control plane that is restarted.
+#[derive(Clone)]
+pub struct SimNode {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    script: Box<Script>,
+    state: Mutex<State>,
+    changes: broadcast::Sender<Observation>,
+    key: TokenKey,
+    mute: AtomicBool,
+    creates: AtomicU64,
+    terminates_to_fail: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    sandboxes: HashMap<SandboxId, Sandbox>,
+    terminated: HashSet<SandboxId>,
+    images: HashMap<String, ImageRecord>,
+    jobs: HashMap<(SandboxId, String), JobState>,
+    capacity: Option<usize>,
+}
+
+struct Sandbox {
+    spec: SandboxSpec,
+    seen: Observation,
+}
+
+impl SimNode {
+    /// A node on which every sandbox goes as `script` says.
+    pub fn new(script: impl Fn(&SandboxSpec) -> Life + Send + Sync + 'static) -> Self {
+        let inner = Inner {
+            script: Box::new(script),
+            state: Mutex::default(),
+            changes: broadcast::channel(limits::OBSERVATIONS_QUEUED_MAX).0,
+            key: TokenKey::new([5; 32]),
+            mute: AtomicBool::new(false),
+            creates: AtomicU64::new(0),
+            terminates_to_fail: AtomicU64::new(0),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Most sandboxes that live at once from now on; `None` is unlimited.
+    pub fn set_capacity(&self, capacity: Option<usize>) {
+        self.lock().capacity = capacity;
+    }
+
+    /// Whether observations are lost from now on.
+    pub fn set_mute(&self, mute: bool) {
+        self.inner.mute.store(mute, Ordering::SeqCst);
+    }
+
+    /// The next `count` calls of `terminate` get no answer.
+    pub fn fail_terminates(&self, count: u64) {
+        self.inner.terminates_to_fail.store(count, Ordering::SeqCst);
+    }
+
+    /// Calls of `create` so far.
+    pub fn creates(&self) -> u64 {
+        self.inner.creates.load(Ordering::SeqCst)
+    }
+
+    /// Sandboxes that live now.
+    pub fn live(&self) -> Vec<SandboxId> {
+        let state = self.lock();
+        let live = state.sandboxes.iter().filter(|(_, sandbox)| !sandbox.seen.status.is_terminal());
+        live.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// The spec with which a sandbox was created.
+    pub fn spec(&self, id: &SandboxId) -> Option<SandboxSpec> {
+        self.lock().sandboxes.get(id).map(|sandbox| sandbox.spec.clone())
+    }
+
+    /// Loses a sandbox without a word, as a machine does that is set up anew.
+    pub fn lose(&self, id: &SandboxId) {
+        self.lock().sandboxes.remove(id);
+    }
+
+    /// Ends a sandbox from inside.
+    pub fn end(&self, id: &SandboxId, reason: EndReason, message: &str) {
+        self.change(id, |seen| end(seen, reason, message));
+    }
+
+    /// Has something killed for lack of memory in the guest.
+    pub fn oom(&self, id: &SandboxId, text: &str) {
+        self.change(id, |seen| seen.last_oom = Some(text.to_owned()));
+    }
+
+    /// Puts a background job into a sandbox.
+    pub fn put_job(&self, id: &SandboxId, job_id: &str, state: JobState) {
+        self.lock().jobs.insert((id.clone(), job_id.to_owned()), state);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes a live sandbox and tells; `false` if it does not live.
+    fn change(&self, id: &SandboxId, change: impl FnOnce(&mut Observation)) -> bool {
+        let mut state = self.lock();
+        let Some(sandbox) = state.sandboxes.get_mut(id).filter(|s| !s.seen.status.is_terminal()) else { return false };
+        change(&mut sandbox.seen);
+        self.tell(&sandbox.seen);
+        true
+    }
+
+    fn tell(&self, seen: &Observation) {
+        if !self.inner.mute.load(Ordering::SeqCst) {
+            // Nobody may be listening.
+            let _ = self.inner.changes.send(seen.clone());
+        }
+    }
+
+    async fn live_on(self, id: SandboxId, image: String, life: Life) {
+        if let Some(time) = life.build {
+            let build = ImageBuild {
+                id: format!("build-{image}"),
+                reference: image,
+                step: "converting".to_owned(),
+                bytes_done: 0,
+                bytes_total: None,
+            };
+            self.change(&id, |seen| seen.image_build = Some(build));
+            tokio::time::sleep(time).await;
+        }
+        self.change(&id, |seen| {
+            seen.image_build = None;
+            seen.image_digest = Some("sha256:5151".to_owned());
+            seen.status = Status::Provisioning;
+        });
+        tokio::time::sleep(life.start).await;
+        self.change(&id, |seen| {
+            seen.status = Status::Running;
+            seen.started_at_ms = Some(now_ms());
+        });
+        if let Some((time, reason, message)) = life.end {
+            tokio::time::sleep(time).await;
+            self.end(&id, reason, &message);
+        }
+    }
+}
+
+impl Default for SimNode {
+    /// Every sandbox runs at once, without end.
+    fn default() -> Self {
+        Self::new(|_| Life::default())
+    }
+}
+
+#[async_trait]
+impl NodeApi for SimNode {
+    async fn create(&self, id: SandboxId, spec: SandboxSpec) -> Result<(), CreateError> {
+        self.inner.creates.fetch_add(1, Ordering::SeqCst);
+        let life = (self.inner.script)(&spec);
+        tokio::time::sleep(life.accept).await;
+        let image = spec.image.clone();
+        {
+            let mut state = self.lock();
+            if state.terminated.contains(&id) {
+                return Err(CreateError::Deleted(id));
+            }
+            if state.sandboxes.contains_key(&id) {
+                return Ok(());
+            }
+            if let Some(refusal) = life.refuse {
+                return Err(refusal);
+            }
+            let live = state.sandboxes.values().filter(|s| !s.seen.status.is_terminal()).count();
+            if state.capacity.is_some_and(|capacity| live >= capacity) {
+                return Err(CreateError::Full("no room in the simulation".to_owned()));
+            }
+            let seen = first_seen(id.clone());
+            self.tell(&seen);
+            state.sandboxes.insert(id.clone(), Sandbox { spec, seen });
+        }
+        tokio::spawn(self.clone().live_on(id, image, life));
+        Ok(())
+    }
+
+    async fn terminate(&self, id: &SandboxId, reason: EndReason, message: &str) -> Result<(), NodeError> {
+        let failing = &self.inner.terminates_to_fail;
+        if failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err(NodeError::NoAnswer { id: id.clone(), problem: "as scripted".to_owned() });
+        }
+        self.lock().terminated.insert(id.clone());
+        self.change(id, |seen| end(seen, reason, message));
+        Ok(())
+    }
+
+    async fn get(&self, id: &SandboxId) -> Option<Observation> {
+        self.lock().sandboxes.get(id).map(|sandbox| sandbox.seen.clone())
+    }
+
+    async fn list(&self) -> Vec<Observation> {
+        self.lock().sandboxes.values().map(|sandbox| sandbox.seen.clone()).collect()
+    }
+
+    async fn forget(&self, id: &SandboxId) {
+        let mut state = self.lock();
+        if state.sandboxes.get(id).is_some_and(|sandbox| sandbox.seen.status.is_terminal()) {
+            state.sandboxes.remove(id);
+        }
+    }
+
+    fn observe(&self) -> broadcast::Receiver<Observation> {
+        self.inner.changes.subscribe()
+    }
+
+    async fn logs(&self, id: &SandboxId) -> Result<String, NodeError> {
+        match self.lock().sandboxes.get(id) {
+            Some(_) => Ok(format!("simulated output of {id}\n")),
+            None => Err(NodeError::NotFound(id.clone())),
+        }
+    }
+
+    async fn set_egress(&self, id: &SandboxId, policy: EgressPolicy, generation: u64) -> Result<(), NodeError> {
+        let mut state = self.lock();
+        let Some(sandbox) = state.sandboxes.get_mut(id) else { return Err(NodeError::NotFound(id.clone())) };
+        if sandbox.seen.status != Status::Running {
+            return Err(NodeError::NotRunning { id: id.clone(), status: sandbox.seen.status });
+        }
+        sandbox.spec.egress = policy;
+        sandbox.seen.egress_generation = generation;
+        self.tell(&sandbox.seen);
+        Ok(())
+    }
+
+    async fn jobs(&self, id: &SandboxId, job_ids: Vec<String>) -> Result<Vec<JobState>, NodeError> {
+        let state = self.lock();
+        let Some(sandbox) = state.sandboxes.get(id) else { return Err(NodeError::NotFound(id.clone())) };
+        if sandbox.seen.status != Status::Running {
+            return Err(NodeError::NotRunning { id: id.clone(), status: sandbox.seen.status });
+        }
+        let job = |job_id: String| state.jobs.get(&(id.clone(), job_id)).cloned().unwrap_or(JobState::NotFound);
+        Ok(job_ids.into_iter().map(job).collect())
+    }
+
+    async fn pull_image(&self, reference: &str) -> Result<ImageRecord, ImageError> {
+        if reference.starts_with("missing") {
+            return Err(image_error(reference, "not_found", "no such image in the simulation"));
+        }
+        let record = image(reference);
+        self.lock().images.insert(reference.to_owned(), record.clone());
+        Ok(record)
+    }
+
+    async fn import_image(&self, path: PathBuf, name: &str) -> Result<ImageRecord, ImageError> {
+        if !path.exists() {
+            return Err(image_error(name, "bad_reference", "no such file"));
+        }
+        self.pull_image(name).await
+    }
+
+    async fn images(&self) -> Result<Vec<ImageRecord>, ImageError> {
+        Ok(self.lock().images.values().cloned().collect())
+    }
+
+    async fn remove_image(&self, reference: &str) -> Result<(), ImageError> {
+        let gone = self.lock().images.remove(reference);
+        gone.map(drop).ok_or_else(|| image_error(reference, "not_found", "no such image on this node"))
+    }
+
+    async fn image_builds(&self) -> Vec<ImageBuild> {
+        self.lock().sandboxes.values().filter_map(|sandbox| sandbox.seen.image_build.clone()).collect()
+    }
+
+    fn info(&self) -> NodeInfo {
+        let state = self.lock();
+        let live = state.sandboxes.values().filter(|s| !s.seen.status.is_terminal());
+        let memory_mib_promised = live.clone().map(|s| s.spec.shape.memory_mib).sum();
+        NodeInfo {
+            gateway_url: None,
+            accel: "tcg".to_owned(),
+            sandboxes: live.count() as u64,
+            memory_mib_promised,
+            memory_mib_capacity: 1 << 20,
+        }
+    }
+
+    fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String {
+        self.inner.key.sign(id, expires_at_ms)
+    }
+}
+
+fn first_seen(id: SandboxId) -> Observation {
+    Observation {
+        id,
+        status: Status::Pending,
+        image_digest: None,
+        image_build: None,
+        started_at_ms: None,
+        end: None,
+        last_oom: None,
+        egress_generation: 1,
+    }
+}
+
+fn end(seen: &mut Observation, reason: EndReason, message: &str) {
+    seen.status = reason.status();
+    seen.image_build = None;
+    let logs = format!("simulated last output of {}\n", seen.id);
+    seen.end = Some(End { reason, message: message.to_owned(), at_ms: now_ms(), exit_code: None, logs });
+}
+
+fn image(reference: &str) -> ImageRecord {
+    ImageRecord {
+        reference: reference.to_owned(),
+        digest: "sha256:5151".to_owned(),
+        size_bytes: 1 << 20,
+        created_at_ms: now_ms(),
+        env: Default::default(),
+        user: None,
+        workdir: None,
+        entrypoint: Vec::new(),
+        cmd: Vec::new(),
+        architecture: "amd64".to_owned(),
+    }
+}
+
+fn image_error(reference: &str, code: &'static str, message: &str) -> ImageError {
+    ImageError { reference: reference.to_owned(), code, message: message.to_owned() }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
