@@ -1,0 +1,52 @@
+# Entry points of the project. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+
+CARGO ?= cargo
+# The agent is static on the gnu target: no musl toolchain is needed.
+GUEST_TARGET := x86_64-unknown-linux-gnu
+GUEST_FLAGS := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static"
+
+.PHONY: help build guest quickstart test check fmt fmt-check lint deny unit conformance bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+build: guest ## target/release/warren and, beside it, the guest agent
+	$(CARGO) build --locked --release -p warren
+	install -m 755 target/$(GUEST_TARGET)/guest/warren-guest target/release/warren-guest
+
+guest:
+	$(GUEST_FLAGS) $(CARGO) build --locked -p warren-guest --profile guest --target $(GUEST_TARGET)
+
+quickstart: ## set this machine up, start the server, run a command in a sandbox
+	scripts/quickstart.sh
+
+test: check build unit conformance ## everything, the unmodified clients included
+
+check: fmt-check lint deny ## all that needs no machine
+
+fmt: ## format
+	$(CARGO) fmt --all
+
+fmt-check:
+	$(CARGO) fmt --all --check
+
+lint: ## clippy, warnings are errors
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+deny: ## licenses, advisories, banned crates
+	scripts/deny.sh
+
+unit: ## the tests beside the code
+	scripts/unit.sh
+
+conformance: ## the unmodified `prime` clients against a real server and real VMs
+	tests/conformance/run.sh
+
+bench: build ## the numbers of the README, both sides in one run
+	bench/run.sh
+
+clean: ## what was built; data directories stay
+	$(CARGO) clean
