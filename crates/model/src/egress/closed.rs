@@ -21,6 +21,11 @@ impl ClosedRanges {
         Self(DEFAULT.into_iter().chain(more).collect())
     }
 
+    /// None besides loopback; for a destination that stands for a service which the node offers.
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
     /// Whether no rule opens this address.
     pub(super) fn never_opens(&self, address: Ipv4Addr) -> bool {
         NEVER.iter().any(|net| net.contains(address))

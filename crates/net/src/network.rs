@@ -1,0 +1,72 @@
+//! Starting, steering and ending a network.
+
+use crate::config::NetConfig;
+use crate::link;
+pub use crate::stack::NetworkStats;
+use crate::stack::Shared;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use warren_model::egress::EgressPolicy;
+
+/// One sandbox's network.
+#[derive(Debug)]
+pub struct Network;
+
+impl Network {
+    /// Starts a network on `stream`, the host's end of QEMU's `-netdev stream`. Must be called within a tokio runtime with time and IO enabled.
+    ///
+    /// The network ends when the handle is dropped, on [`NetworkHandle::shutdown`], or when `stream` ends.
+    pub fn start<S>(stream: S, config: NetConfig, policy: EgressPolicy, generation: u64) -> NetworkHandle
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let shared = Shared::new(config, policy, generation);
+        link::start(&shared, stream);
+        NetworkHandle { shared }
+    }
+}
+
+/// Steers a network; dropping it ends the network.
+pub struct NetworkHandle {
+    shared: Arc<Shared>,
+}
+
+impl NetworkHandle {
+    /// Replaces the policy. After it returns no new flow goes by the old one; established flows are not cut.
+    ///
+    /// A `generation` below the current one is late and changes nothing.
+    pub fn set_policy(&self, policy: EgressPolicy, generation: u64) {
+        let mut stack = self.shared.lock();
+        if generation >= stack.generation {
+            stack.policy = policy;
+            stack.generation = generation;
+        }
+    }
+
+    /// The generation of the policy in force.
+    pub fn generation(&self) -> u64 {
+        self.shared.lock().generation
+    }
+
+    /// Counters as of now.
+    pub fn stats(&self) -> NetworkStats {
+        self.shared.stats()
+    }
+
+    /// Waits until the network has ended by itself, because the stream did.
+    pub async fn closed(&self) {
+        self.shared.closed().await;
+    }
+
+    /// Ends every flow, and waits until nothing of the network runs any more.
+    pub async fn shutdown(self) {
+        self.shared.close();
+        self.shared.ended().await;
+    }
+}
+
+impl Drop for NetworkHandle {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}

@@ -1,0 +1,50 @@
+//! The guest's side of one TCP flow.
+
+use super::TcpKey;
+use crate::limits;
+use smoltcp::iface::{SocketHandle, SocketSet};
+use smoltcp::socket::tcp::{Socket, SocketBuffer};
+use smoltcp::wire::IpListenEndpoint;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// A smoltcp socket, alone in its set.
+pub(crate) struct TcpFlow {
+    sockets: SocketSet<'static>,
+    handle: SocketHandle,
+    wake: Arc<Notify>,
+}
+
+impl TcpFlow {
+    /// A socket that waits for the SYN of `key`; `flows` is how many there are already. `None` if nothing can listen there (port 0).
+    pub(super) fn listen(key: TcpKey, flows: usize) -> Option<Self> {
+        let buffer = || SocketBuffer::new(vec![0; limits::tcp_buffer_bytes(flows)]);
+        let mut socket = Socket::new(buffer(), buffer());
+        // The link loses nothing and has no delay worth saving packets for; acknowledgements are batched by the ingress.
+        socket.set_nagle_enabled(false);
+        socket.set_ack_delay(None);
+        let endpoint = IpListenEndpoint { addr: Some(key.address.into()), port: key.port };
+        socket.listen(endpoint).ok()?;
+        let mut sockets = SocketSet::new(Vec::with_capacity(1));
+        let handle = sockets.add(socket);
+        Some(Self { sockets, handle, wake: Arc::default() })
+    }
+
+    pub(crate) fn sockets(&mut self) -> &mut SocketSet<'static> {
+        &mut self.sockets
+    }
+
+    pub(super) fn socket(&mut self) -> &mut Socket<'static> {
+        self.sockets.get_mut(self.handle)
+    }
+
+    /// Lets the flow's task take a step.
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// What the flow's task waits on.
+    pub(super) fn waker(&self) -> Arc<Notify> {
+        Arc::clone(&self.wake)
+    }
+}
