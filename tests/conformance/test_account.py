@@ -43,7 +43,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 def team(server: Server) -> str:
     """A team with the owner as its administrator."""
     with server.http() as http:
-        answer = http.post("/api/v1/teams", json={"slug": "conformance", "name": "Conformance"})
+        answer = http.post("/api/v1/admin/teams", json={"slug": "conformance", "name": "Conformance"})
         assert answer.is_success, answer.text
         return answer.json()["teamId"]
 
@@ -158,7 +158,7 @@ def test_line_11_teams_members_and_wallet_print_tables(server: Server, team: str
     assert me["id"] in members and "admin" in members
     assert "Wallet" in prime("wallet", env=home).ok().text
     prime("config", "set-team-id", team, env=home).ok()
-    assert "Team" in prime("wallet", env=home).ok().text
+    assert "Conformance" in prime("wallet", env=home).ok().text
     with server.http() as http:
         teams = http.get("/api/v1/user/teams", params={"offset": 0, "limit": 100}).json()
         assert teams["total_count"] == len(teams["data"]) and all(TEAM_ID.match(t["teamId"]) for t in teams["data"])

@@ -249,7 +249,7 @@ def test_line_26_labels_are_anded_and_paging_is_right(client: SandboxClient, cre
 def test_line_27_bulk_delete(server: Server, client: SandboxClient, create: Any, glibc: str, monkeypatch: pytest.MonkeyPatch):
     with server.http() as http:
         me = http.get("/api/v1/user/whoami").json()["data"]["id"]
-        made = http.post("/api/v1/users", json={"slug": f"u{uuid.uuid4().hex[:8]}"}).raise_for_status().json()
+        made = http.post("/api/v1/admin/users", json={"slug": f"u{uuid.uuid4().hex[:8]}"}).raise_for_status().json()
         other = server.http(made["apiKey"])
     one, two, three = (create(labels=["bulk", f"b{n}"], wait=False) for n in range(3))
     partial = client.bulk_delete(sandbox_ids=[one.id, "snosuchsandbox1"])
