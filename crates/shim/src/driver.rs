@@ -155,7 +155,7 @@ impl Driver {
                 },
                 Some((egress, reply)) = self.requests.egress.recv() => {
                     if let Some(network) = network {
-                        network.set_policy(&egress.policy, egress.generation);
+                        network.set_policy(egress.policy, egress.generation);
                     }
                     self.apply(Event::Egress { generation: egress.generation });
                     let _ = reply.send(self.state.borrow().clone());

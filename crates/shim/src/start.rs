@@ -4,11 +4,12 @@ use crate::DISK_FILE;
 use crate::channel::{self, Channel, ChannelError};
 use crate::console::Console;
 use crate::guest::{self, AskError};
-use crate::network::Network;
+use crate::network;
 use hyper::Method;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use warren_net::NetworkHandle;
 use warren_proto::guest::{InitDone, paths};
 use warren_proto::shim::Boot;
 use warren_vmm::{MachineFiles, Memory, OverlayError, SpawnError, Vm, VmConfig, VmError, create_overlay};
@@ -41,7 +42,7 @@ pub(crate) enum StartError {
 #[derive(Default)]
 pub(crate) struct Parts {
     pub(crate) vm: Option<Vm>,
-    pub(crate) network: Option<Network>,
+    pub(crate) network: Option<NetworkHandle>,
 }
 
 /// A machine that takes requests.
@@ -75,7 +76,8 @@ pub(crate) async fn start(
     let mut steps = Steps { last: Instant::now(), ms: BTreeMap::new() };
     create_overlay(Path::new(DISK_FILE), &boot.root_disk, boot.disk_mib << 20)?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(StartError::Network)?;
-    parts.network = Some(Network::start(ours, &boot.egress).map_err(StartError::Network)?);
+    parts.network = Some(network::start(ours, boot.egress.clone()).map_err(StartError::Network)?);
+    boot.init.network = Some(network::guest_network());
     let (vm, stdout, stderr) = Vm::spawn(Path::new("."), &vm_config(boot), theirs.into()).await?;
     console.follow(stdout);
     console.follow(stderr);
