@@ -1,0 +1,89 @@
+//! What all requests share.
+
+use crate::command::Defaults;
+use crate::http::Budget;
+use crate::init::Guest;
+use crate::process::{Cgroups, OomWatch, Reaper};
+use crate::session::Sessions;
+use crate::start_command::StartCommand;
+use crate::status::OwnMemory;
+use std::cell::RefCell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use warren_proto::guest::command_session::limits::MESSAGE_LEN_MAX;
+
+/// Bytes that wait to be sent, all streams together.
+const OUTGOING_LEN_MAX: usize = 1 << 20;
+/// Bytes of long messages that are being received, all calls together; at least one of the longest.
+const RECEIVING_LEN_MAX: usize = MESSAGE_LEN_MAX;
+/// How long emptied cgroups may wait for their removal.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The agent: one task's worth of state, shared by reference.
+pub struct Agent {
+    /// Waits for children.
+    pub reaper: Rc<Reaper>,
+    /// Makes the commands' cgroups.
+    pub cgroups: Rc<Cgroups>,
+    /// Sees kills for lack of memory.
+    pub oom: Rc<OomWatch>,
+    /// The commands.
+    pub sessions: Sessions,
+    /// Bounds what waits to be sent.
+    pub outgoing: Rc<Budget>,
+    /// Bounds what is being received, bytes.
+    pub receiving: Semaphore,
+    /// For reads from commands.
+    pub scratch: RefCell<Box<[u8]>>,
+    /// What commands start from; `None` until the guest is initialised.
+    pub defaults: RefCell<Option<Rc<Defaults>>>,
+    /// The sandbox's start command.
+    pub start_command: StartCommand,
+    /// The agent's own memory.
+    pub own_memory: OwnMemory,
+    /// What `init` has done and needs.
+    pub guest: RefCell<Guest>,
+}
+
+impl Agent {
+    /// An agent whose commands get cgroups below `cgroup_parent`. Must be made where a tokio runtime with a local set runs.
+    pub fn new(cgroup_parent: &Path, guest: Guest) -> io::Result<Rc<Self>> {
+        Ok(Rc::new(Self {
+            reaper: Reaper::new()?,
+            cgroups: Cgroups::new(cgroup_parent),
+            oom: OomWatch::new(),
+            sessions: Sessions::default(),
+            outgoing: Budget::new(OUTGOING_LEN_MAX),
+            receiving: Semaphore::new(RECEIVING_LEN_MAX),
+            scratch: RefCell::new(vec![0; crate::session::READ_LEN_MAX].into()),
+            defaults: RefCell::default(),
+            start_command: StartCommand::default(),
+            own_memory: OwnMemory::open(),
+            guest: RefCell::new(guest),
+        }))
+    }
+
+    /// Starts what runs for ever beside the requests.
+    pub fn run_background(self: &Rc<Self>) {
+        let reaper = self.reaper.clone();
+        tokio::task::spawn_local(async move { reaper.run().await });
+        let oom = self.oom.clone();
+        tokio::task::spawn_local(async move { oom.run().await });
+        let agent = self.clone();
+        tokio::task::spawn_local(async move { agent.keep_cgroups().await });
+    }
+
+    /// Removes cgroups that the end of an orphan may have emptied.
+    async fn keep_cgroups(&self) {
+        loop {
+            self.reaper.orphan_reaped().await;
+            if self.cgroups.has_lingering() {
+                tokio::time::sleep(SWEEP_INTERVAL).await;
+                self.cgroups.sweep();
+            }
+        }
+    }
+}

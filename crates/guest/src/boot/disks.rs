@@ -1,0 +1,119 @@
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Label of the disk with modules and stand-in tools.
+const TOOLS_LABEL: &[u8; 16] = b"warren-tools\0\0\0\0";
+/// Where an ext4 superblock starts, bytes.
+const SUPERBLOCK_AT: u64 = 1024;
+/// Driver of the disks.
+const DRIVER: &str = "/sys/bus/virtio/drivers/virtio_blk";
+
+/// One disk.
+pub(super) struct Disk {
+    /// Its device file.
+    device: PathBuf,
+    /// Its name on the virtio bus.
+    virtio_name: String,
+}
+
+/// What we read of an ext4 superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblock {
+    /// Blocks of the file system.
+    pub blocks: u64,
+    /// Size of a block, bytes.
+    pub block_len: u64,
+    label: [u8; 16],
+}
+
+/// Reads the superblock of a disk; `None` if it is no ext4.
+pub fn superblock(disk: &File) -> io::Result<Option<Superblock>> {
+    let mut bytes = [0; 1024];
+    disk.read_exact_at(&mut bytes, SUPERBLOCK_AT)?;
+    Ok(parse_superblock(&bytes))
+}
+
+fn parse_superblock(bytes: &[u8; 1024]) -> Option<Superblock> {
+    let word = |at: usize| bytes[at..].first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+    let is_ext4 = bytes[0x38..0x3a] == [0x53, 0xef];
+    let wide = word(0x60) & 0x80 != 0;
+    let high = if wide { u64::from(word(0x150)) << 32 } else { 0 };
+    let label = *bytes[0x78..].first_chunk()?;
+    let block_len = 1024u64.checked_shl(word(0x18)).filter(|len| (1024..=65536).contains(len))?;
+    is_ext4.then_some(Superblock { blocks: high | u64::from(word(0x04)), block_len, label })
+}
+
+/// The virtio disks, by name.
+pub(super) fn list() -> io::Result<Vec<Disk>> {
+    let mut names: Vec<String> = fs::read_dir("/sys/block")?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.starts_with("vd"))
+        .collect();
+    names.sort();
+    let disk = |name: String| {
+        let bus = fs::read_link(format!("/sys/block/{name}/device"))?;
+        let virtio_name = bus.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        Ok(Disk { device: Path::new("/dev").join(name), virtio_name })
+    };
+    names.into_iter().map(disk).collect()
+}
+
+/// The device of the disk with the tools' label. A guest without works, as far as its image does.
+pub(super) fn find_tools(disks: &[Disk]) -> io::Result<Option<PathBuf>> {
+    for disk in disks {
+        let found = superblock(&File::open(&disk.device)?)?;
+        if found.is_some_and(|superblock| superblock.label == *TOOLS_LABEL) {
+            return Ok(Some(disk.device.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// Unbinds the first disk that is not the tools' from its driver and answers its name on the bus: bound again after a restore,
+/// it is read anew, with the size that it then has.
+pub(super) fn release_root(disks: &[Disk], tools: Option<&Path>) -> io::Result<String> {
+    let root = disks.iter().find(|disk| Some(disk.device.as_path()) != tools);
+    let root = root.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no disk for the root"))?;
+    fs::write(format!("{DRIVER}/unbind"), &root.virtio_name)?;
+    Ok(root.virtio_name.clone())
+}
+
+/// Binds a disk by its name on the bus and answers its device file, which is there when this returns.
+pub fn disk_of_virtio_device(name: &str) -> io::Result<PathBuf> {
+    let block = format!("/sys/bus/virtio/devices/{name}/block");
+    if !Path::new(&block).exists() {
+        fs::write(format!("{DRIVER}/bind"), name)?;
+    }
+    let entry = fs::read_dir(&block)?.next().ok_or(io::ErrorKind::NotFound)??;
+    Ok(Path::new("/dev").join(entry.file_name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_superblock_is_read() {
+        let mut bytes = [0; 1024];
+        bytes[0x38..0x3a].copy_from_slice(&[0x53, 0xef]);
+        bytes[0x18] = 2;
+        bytes[0x04..0x08].copy_from_slice(&7u32.to_le_bytes());
+        bytes[0x78..0x88].copy_from_slice(TOOLS_LABEL);
+        let wanted = Superblock { blocks: 7, block_len: 4096, label: *TOOLS_LABEL };
+        assert_eq!(parse_superblock(&bytes), Some(wanted));
+        bytes[0x60] = 0x80;
+        bytes[0x150] = 1;
+        assert_eq!(parse_superblock(&bytes), Some(Superblock { blocks: 7 | 1 << 32, ..wanted }));
+        assert_eq!(parse_superblock(&[0; 1024]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn foreign_disks_never_panic(bytes in proptest::collection::vec(any::<u8>(), 1024)) {
+            let _ = parse_superblock(bytes.first_chunk().unwrap());
+        }
+    }
+}

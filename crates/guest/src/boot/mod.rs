@@ -1,0 +1,72 @@
+//! From power-on to a waiting agent. Everything here happens once, before the base template is taken: so whatever can be done
+//! without knowing the sandbox is done here, and costs nothing at its start.
+
+mod disks;
+mod kernel_modules;
+mod mounts;
+mod port;
+
+pub use disks::{Superblock, disk_of_virtio_device, superblock};
+pub use mounts::Staged;
+
+use crate::agent::Agent;
+use crate::channel::{Port, agree};
+use crate::init::Guest;
+use crate::report;
+use crate::serve::serve;
+use std::io;
+use std::path::Path;
+
+/// Descriptors that the agent and, by inheritance, commands may open: as many as a container gets.
+const DESCRIPTORS_MAX: u64 = 1 << 20;
+/// Cgroup that holds the commands' cgroups.
+const CGROUPS: &str = "/sys/fs/cgroup/warren";
+
+/// The machine cannot become a guest.
+#[derive(Debug, thiserror::Error)]
+#[error("boot: {step}: {source}")]
+pub struct BootError {
+    step: &'static str,
+    source: io::Error,
+}
+
+fn step<T>(step: &'static str, result: io::Result<T>) -> Result<T, BootError> {
+    result.map_err(|source| BootError { step, source })
+}
+
+/// Runs as the first process, for ever. Returns only with an error, upon which the kernel ends the machine.
+pub fn run() -> Result<std::convert::Infallible, BootError> {
+    rustix::process::umask(rustix::fs::Mode::from(0o022));
+    step("mount kernel file systems", mounts::mount_kernel_file_systems())?;
+    kernel_modules::load_early();
+    let disks = step("find disks", disks::list())?;
+    let tools = step("find the tools disk", disks::find_tools(&disks))?;
+    step("mount the tools disk", mounts::mount_tools(tools.as_deref()))?;
+    let root_device = step("release the root disk", disks::release_root(&disks, tools.as_deref()))?;
+    step("raise limits", raise_limits())?;
+    let staged = step("stage mounts", Staged::open())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = step("start the runtime", runtime)?;
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let device = step("find the agent's port", port::find().await)?;
+        let agent = step("start the agent", Agent::new(Path::new(CGROUPS), Guest::waiting(root_device, staged)))?;
+        agent.run_background();
+        let mut port = step("open the agent's port", Port::open(&device))?;
+        loop {
+            // An end of the channel is nothing unusual: the host closes it for every snapshot.
+            step("wait for the host", port.host().await)?;
+            if let Ok(stream) = agree(&mut port).await
+                && let Err(error) = serve(&agent, stream).await
+                && !error.is_io()
+            {
+                report!("channel: {error}");
+            }
+        }
+    })
+}
+
+fn raise_limits() -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let limit = Rlimit { current: Some(DESCRIPTORS_MAX), maximum: Some(DESCRIPTORS_MAX) };
+    Ok(setrlimit(Resource::Nofile, limit)?)
+}

@@ -1,0 +1,66 @@
+use super::{BLOCK_LEN, FileUser, open_regular, path_of, run_as};
+use crate::agent::Agent;
+use crate::http::{Outgoing, Query, Refusal, Responder, answer_refusal};
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use std::fs::File;
+use std::io::Read;
+use std::rc::Rc;
+
+/// `GET /download?path=`: the file's bytes. A file that shrinks meanwhile ends the stream with an error, not short.
+pub async fn download(agent: Rc<Agent>, query: Query<'_>, mut respond: Responder) {
+    match open(&agent, query).await {
+        Ok((file, len)) => send(&agent, file, len, respond).await,
+        Err(refusal) => answer_refusal(&mut respond, refusal),
+    }
+}
+
+async fn open(agent: &Rc<Agent>, query: Query<'_>) -> Result<(File, u64), Refusal> {
+    let path = path_of(query)?;
+    let user = FileUser::default_of(agent)?;
+    let work = {
+        let path = path.clone();
+        move || open_regular(&path)
+    };
+    run_as(&user, work).await.map_err(|error| Refusal::of_file(&path.to_string_lossy(), &error))
+}
+
+async fn send(agent: &Agent, file: File, len: u64, mut respond: Responder) {
+    let mut head = Response::new(());
+    head.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    // Files of /proc and the like have no length, but bytes.
+    let expected = Some(len).filter(|&len| len > 0);
+    if let Some(len) = expected {
+        head.headers_mut().insert(header::CONTENT_LENGTH, len.into());
+    }
+    let Ok(stream) = respond.send_response(head, false) else { return };
+    let mut out = Outgoing::new(stream, agent.outgoing.clone());
+    let mut file = file;
+    let mut left = expected.unwrap_or(u64::MAX);
+    while left > 0 {
+        let Ok((rest, block)) = read_block(file, left).await else { return };
+        file = rest;
+        if block.is_empty() {
+            break;
+        }
+        left -= block.len() as u64;
+        if out.write(block).await.is_err() {
+            return;
+        }
+    }
+    if expected.is_none() || left == 0 {
+        out.finish(Bytes::new());
+    }
+}
+
+/// The next block, of at most `left` bytes; empty at the end of the file.
+pub(super) async fn read_block(mut file: File, left: u64) -> std::io::Result<(File, Bytes)> {
+    // The rights were checked when it was opened.
+    let work = move || {
+        let len = left.min(BLOCK_LEN as u64);
+        let mut block = Vec::with_capacity(len as usize);
+        (&mut file).take(len).read_to_end(&mut block)?;
+        Ok((file, block.into()))
+    };
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+}

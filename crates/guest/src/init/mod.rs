@@ -1,0 +1,132 @@
+//! `POST /warren/init`: makes a restored guest a machine of its own.
+//!
+//! The first call mounts the sandbox's disk and moves into it. A later one for the same sandbox changes nothing but the clock and
+//! the random numbers; one for another sandbox (a fork of this one) gives the running guest its new identity.
+
+mod asked;
+mod identity;
+mod network;
+mod root;
+mod stand_ins;
+
+use crate::agent::Agent;
+use crate::boot::Staged;
+use crate::command::Defaults;
+use crate::http::Refusal;
+use crate::{report, start_command, sys};
+use asked::Asked;
+use rustix::fs::{Mode, OFlags};
+use rustix::time::{ClockId, Timespec, clock_settime};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Instant;
+use warren_proto::guest::{Init, InitDone};
+
+/// How far the guest is.
+pub struct Guest {
+    /// The root disk's name on the bus, and the mounts for it; `None` once it is the root.
+    waiting: Option<(String, Staged)>,
+    /// The identity it has, and what was answered for it.
+    done: Option<Done>,
+}
+
+struct Done {
+    sandbox_id: String,
+    hostname: String,
+    answer: InitDone,
+}
+
+impl Guest {
+    /// A guest that has no root yet.
+    pub fn waiting(root_device: String, staged: Staged) -> Self {
+        Self { waiting: Some((root_device, staged)), done: None }
+    }
+
+    /// An ordinary process on a machine that is set up already: `init` is refused. For tests.
+    pub fn none() -> Self {
+        Self { waiting: None, done: None }
+    }
+}
+
+/// Measures steps, and names the one that fails.
+#[derive(Default)]
+struct Steps(BTreeMap<String, f64>);
+
+impl Steps {
+    fn run<T>(&mut self, name: &str, step: impl FnOnce() -> io::Result<T>) -> Result<T, Refusal> {
+        let begun = Instant::now();
+        let result = step().map_err(|error| {
+            report!("init: {name}: {error}");
+            Refusal::internal(name, error)
+        });
+        self.0.insert(name.to_owned(), begun.elapsed().as_secs_f64() * 1e3);
+        result
+    }
+}
+
+/// Does it. Synchronous, since nothing else is served before; idempotent.
+pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
+    let asked = Asked::parse(init)?;
+    let mut steps = Steps::default();
+    steps.run("clock", || set_clock(asked.now_unix_nanos))?;
+    steps.run("entropy", || add_entropy(&asked.entropy))?;
+    let mut guest = agent.guest.borrow_mut();
+    if let Some(done) = guest.done.as_ref().filter(|done| done.sandbox_id == asked.sandbox_id) {
+        return Ok(done.answer.clone());
+    }
+    let first = guest.waiting.is_some();
+    if let Some((device, staged)) = guest.waiting.take() {
+        root::enter(&mut steps, &device, staged)?;
+    } else if guest.done.is_none() {
+        return Err(Refusal::bad_request(
+            "an earlier init failed, or this agent is not the first process of a machine",
+        ));
+    }
+    let old_hostname = guest.done.as_ref().map(|done| done.hostname.as_str());
+    steps.run("identity", || identity::write(&asked, old_hostname))?;
+    if let Some(network) = &asked.network {
+        steps.run("network", || network::configure(network))?;
+    }
+    let defaults = steps.run("defaults", || defaults_of(&asked))?;
+    if first && let Some(argv) = &asked.start_command {
+        steps.run("start_command", || {
+            start_command::start(agent, &defaults, argv);
+            Ok(())
+        })?;
+    }
+    *agent.defaults.borrow_mut() = Some(Rc::new(defaults));
+    let answer = InitDone { steps_ms: steps.0 };
+    let Asked { sandbox_id, hostname, .. } = asked;
+    guest.done = Some(Done { sandbox_id, hostname, answer: answer.clone() });
+    Ok(answer)
+}
+
+fn set_clock(unix_nanos: u64) -> io::Result<()> {
+    const NANOS: u64 = 1_000_000_000;
+    let time = Timespec { tv_sec: (unix_nanos / NANOS) as i64, tv_nsec: (unix_nanos % NANOS) as i64 };
+    Ok(clock_settime(ClockId::Realtime, time)?)
+}
+
+fn add_entropy(entropy: &[u8]) -> io::Result<()> {
+    let random = rustix::fs::open("/dev/urandom", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    sys::add_entropy(random.as_fd(), entropy)
+}
+
+fn defaults_of(asked: &Asked) -> io::Result<Defaults> {
+    let workdir = asked.workdir.clone().unwrap_or_else(|| "/".to_owned());
+    if !Path::new(&workdir).exists() {
+        fs::create_dir_all(&workdir)?;
+    }
+    let stand_ins = stand_ins::are_needed(asked.env.get("PATH").map(String::as_str));
+    Ok(Defaults {
+        env: asked.env.clone(),
+        workdir,
+        user: asked.user.clone(),
+        hostname: asked.hostname.clone(),
+        stand_ins,
+    })
+}

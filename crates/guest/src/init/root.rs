@@ -1,0 +1,76 @@
+use super::Steps;
+use crate::boot::{Staged, Superblock, disk_of_virtio_device, superblock};
+use crate::http::Refusal;
+use crate::sys;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, mount, mount_bind, mount_move};
+use std::ffi::CStr;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Where the disk is mounted until it becomes the root.
+const NEW_ROOT: &str = "/newroot";
+/// The part of a disk is new and reads as zeros, so the kernel need not write zeros to its inode tables: neither when the file
+/// system grows nor in the background later.
+const OPTIONS: &CStr = c"noinit_itable";
+/// The tools disk's kernel modules.
+const TOOLS_MODULES: &str = "/run/warren/tools/lib/modules";
+
+/// Makes the disk the root of this process and all that it starts.
+pub(super) fn enter(steps: &mut Steps, virtio_device: &str, staged: Staged) -> Result<(), Refusal> {
+    let device = steps.run("bind_disk", || disk_of_virtio_device(virtio_device))?;
+    let growth = steps.run("read_disk", || growth(&device))?;
+    steps.run("mount_root", || {
+        fs::create_dir_all(NEW_ROOT)?;
+        Ok(mount(&device, NEW_ROOT, "ext4", MountFlags::empty(), OPTIONS)?)
+    })?;
+    if let Some(blocks) = growth {
+        steps.run("grow_root", || grow(blocks))?;
+    }
+    steps.run("enter_root", || {
+        rustix::process::chdir(NEW_ROOT)?;
+        mount_move(".", "/")?;
+        rustix::process::chroot(".")?;
+        rustix::process::chdir("/")?;
+        staged.attach()
+    })?;
+    steps.run("root_folders", || {
+        if !Path::new("/tmp").exists() {
+            fs::create_dir_all("/tmp")?;
+            fs::set_permissions("/tmp", Permissions::from_mode(0o1777))?;
+        }
+        mount_modules()
+    })
+}
+
+/// The number of blocks to grow to; `None` where the file system fills the disk already.
+fn growth(device: &Path) -> io::Result<Option<u64>> {
+    let mut disk = File::open(device)?;
+    let len = disk.seek(SeekFrom::End(0))?;
+    let found = superblock(&disk)?;
+    let Superblock { blocks, block_len, .. } =
+        found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the root disk holds no ext4"))?;
+    let wanted = len / block_len;
+    Ok(Some(wanted).filter(|&wanted| wanted > blocks))
+}
+
+fn grow(blocks: u64) -> io::Result<()> {
+    let root = rustix::fs::open(NEW_ROOT, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    sys::grow_ext4(root.as_fd(), blocks)
+}
+
+/// Shows the running kernel's modules where programs look for them, unless the image brings its own.
+fn mount_modules() -> io::Result<()> {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy();
+    let source = Path::new(TOOLS_MODULES).join(&*release);
+    let target = Path::new("/lib/modules").join(&*release);
+    if target.exists() || !source.exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(&target)?;
+    Ok(mount_bind(&source, &target)?)
+}

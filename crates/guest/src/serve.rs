@@ -1,0 +1,78 @@
+//! One HTTP/2 connection, and which request goes where.
+
+use crate::agent::Agent;
+use crate::http::{Incoming, Query, Refusal, Responder, answer_json, answer_refusal};
+use crate::{connect, files, init, jobs, shutdown, status};
+use h2::RecvStream;
+use http::{Method, Request, StatusCode};
+use std::rc::Rc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use warren_proto::guest::limits::{CONNECTION_WINDOW, FRAME_LEN_MAX, JSON_LEN_MAX, STREAM_WINDOW, STREAMS_MAX};
+use warren_proto::guest::paths;
+
+/// Longest list of headers of one request, bytes.
+const HEADERS_LEN_MAX: u32 = 16 << 10;
+/// Most bytes of one stream that wait in the connection.
+const SEND_BUFFER_LEN_MAX: usize = 256 << 10;
+
+/// Serves a connection until it ends. Requests that run then go on to their end; commands live on anyway.
+pub async fn serve(agent: &Rc<Agent>, stream: impl AsyncRead + AsyncWrite + Unpin) -> Result<(), h2::Error> {
+    let mut connection = h2::server::Builder::new()
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_LEN_MAX)
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADERS_LEN_MAX)
+        .max_send_buffer_size(SEND_BUFFER_LEN_MAX)
+        .handshake(stream)
+        .await?;
+    while let Some(next) = connection.accept().await {
+        let (request, respond) = next?;
+        tokio::task::spawn_local(route(agent.clone(), request, respond));
+    }
+    Ok(())
+}
+
+async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Responder) {
+    let (head, body) = request.into_parts();
+    let body = Incoming::new(body);
+    let query = Query::of(&head.uri);
+    let path = head.uri.path();
+    if let Some(method) = path.strip_prefix(paths::COMMAND_SESSION)
+        && head.method == Method::POST
+    {
+        return connect::serve(agent, method, &head.headers, body, respond).await;
+    }
+    match (&head.method, path) {
+        (&Method::PUT, paths::FILES) => files::write(agent, query, body, respond).await,
+        (&Method::GET, paths::DOWNLOAD) => files::download(agent, query, respond).await,
+        (&Method::GET, paths::READ_FILE) => files::read_file(agent, query, respond).await,
+        (&Method::GET, paths::STATUS) => status::status(agent, respond).await,
+        (&Method::POST, paths::INIT) => with_json(respond, body, async |asked| init::initialise(&agent, asked)).await,
+        (&Method::POST, paths::JOBS) => with_json(respond, body, async |asked| jobs::states(asked)).await,
+        (&Method::POST, paths::SHUTDOWN) => {
+            with_json(respond, body, async |asked| shutdown::shutdown(&agent, asked).await).await
+        }
+        _ => {
+            let message = format!("no such request: {} {path}", head.method);
+            answer_refusal(&mut respond, Refusal { status: StatusCode::NOT_FOUND, code: "bad_request", message });
+        }
+    }
+}
+
+/// Reads a JSON body, does the work, answers with JSON.
+async fn with_json<Asked: serde::de::DeserializeOwned, Answer: serde::Serialize>(
+    mut respond: Responder,
+    body: Incoming,
+    work: impl AsyncFnOnce(Asked) -> Result<Answer, Refusal>,
+) {
+    let result = async {
+        let body = body.read_all(JSON_LEN_MAX).await?;
+        let asked = serde_json::from_slice(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        work(asked).await
+    };
+    match result.await {
+        Ok(answer) => answer_json(&mut respond, StatusCode::OK, &answer),
+        Err(refusal) => answer_refusal(&mut respond, refusal),
+    }
+}

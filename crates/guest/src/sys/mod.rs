@@ -1,0 +1,17 @@
+//! Calls to the kernel that have no safe wrapper: the only place of this crate with `unsafe`.
+
+mod allocator;
+mod devices;
+mod identity;
+mod interface;
+mod signals;
+mod spawn;
+mod watch;
+
+pub use allocator::tame_allocator;
+pub use devices::{add_entropy, grow_ext4};
+pub use identity::assume_file_identity;
+pub use interface::InterfaceSocket;
+pub use signals::child_signals;
+pub use spawn::{Launch, SpawnFailure, SpawnStep, spawn};
+pub use watch::watch;
