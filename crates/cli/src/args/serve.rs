@@ -16,7 +16,7 @@ pub(crate) struct ServeArgs {
     /// PEM file with the private key of the certificate
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// URL prefix under which clients reach exec and files [default: the URL by which they came]
+    /// URL by which clients reach this server, for exec and files [default: the URL by which they came]
     #[arg(long, value_name = "URL")]
     pub(crate) advertise: Option<String>,
     /// How virtual machines run; `auto` boots the guest kernel once to find out
