@@ -19,8 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         "slow" => Life { start: Duration::from_secs(3), ..Life::default() },
         "building" => Life { build: Some(Duration::from_secs(3)), ..Life::default() },
         "missing" => {
-            let end = Some((Duration::ZERO, EndReason::ImagePullFailed, "no such image".to_owned()));
-            Life { end, ..Life::default() }
+            Life { fail: Some((EndReason::ImagePullFailed, "no such image".to_owned())), ..Life::default() }
         }
         _ => Life { start: Duration::from_millis(200), ..Life::default() },
     });

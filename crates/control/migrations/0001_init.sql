@@ -13,6 +13,8 @@ CREATE TABLE users (
 CREATE TABLE api_keys (
     hash          TEXT PRIMARY KEY,
     user_id       TEXT NOT NULL REFERENCES users (id),
+    -- JSON of the key's own limits.
+    limits        TEXT NOT NULL,
     created_at_ms BIGINT NOT NULL,
     revoked_at_ms BIGINT
 );
@@ -41,6 +43,9 @@ CREATE TABLE sandboxes (
     id                 TEXT PRIMARY KEY,
     user_id            TEXT NOT NULL REFERENCES users (id),
     team_id            TEXT REFERENCES teams (id),
+    -- For the limits of keys.
+    key_hash           TEXT NOT NULL,
+    vcpus              BIGINT NOT NULL,
     request            TEXT NOT NULL,
     secrets            TEXT,
     intent             TEXT NOT NULL,
@@ -66,6 +71,7 @@ CREATE TABLE sandboxes (
 
 CREATE INDEX sandboxes_by_user ON sandboxes (user_id, created_at_ms);
 CREATE INDEX sandboxes_by_team ON sandboxes (team_id, created_at_ms);
+CREATE INDEX sandboxes_by_key ON sandboxes (key_hash, created_at_ms);
 CREATE INDEX sandboxes_by_placement ON sandboxes (placement, created_at_ms);
 CREATE INDEX sandboxes_by_end ON sandboxes (ended_at_ms);
 CREATE INDEX sandboxes_by_image_build ON sandboxes (image_build_id);
@@ -89,3 +95,26 @@ CREATE TABLE idempotency_keys (
 );
 
 CREATE INDEX idempotency_keys_by_age ON idempotency_keys (created_at_ms);
+
+-- A person's or a team's own secrets. scope: 'user:ID' or 'team:ID', since NULL is equal to nothing in a unique index.
+CREATE TABLE secrets (
+    id            TEXT PRIMARY KEY,
+    scope         TEXT NOT NULL,
+    name          TEXT NOT NULL,
+    description   TEXT,
+    is_file       BOOLEAN NOT NULL,
+    sealed        TEXT NOT NULL,
+    created_at_ms BIGINT NOT NULL,
+    updated_at_ms BIGINT NOT NULL,
+    UNIQUE (scope, name)
+);
+
+-- Logins that wait for approval or for the client to fetch its key. result: the key, encrypted for the client.
+CREATE TABLE login_challenges (
+    code              TEXT PRIMARY KEY,
+    status_token_hash TEXT NOT NULL,
+    public_key        TEXT NOT NULL,
+    limits            TEXT NOT NULL,
+    result            TEXT,
+    created_at_ms     BIGINT NOT NULL
+);

@@ -9,7 +9,7 @@ use http::request::Parts;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::sync::Arc;
-use warren_proto::http::ErrorCode;
+use warren_proto::http::{ErrorCode, KeyLimits};
 
 /// Longest API key that is looked at, bytes.
 const KEY_LEN_MAX: usize = 512;
@@ -18,6 +18,9 @@ const KEY_LEN_MAX: usize = 512;
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) user: User,
+    /// Hash and limits of the key, for quotas.
+    pub(crate) key_hash: String,
+    pub(crate) key_limits: KeyLimits,
 }
 
 /// What the store keeps of a key. A key has enough random bits that a plain hash gives nothing away.
@@ -37,12 +40,13 @@ impl FromRequestParts<Arc<Context>> for Caller {
         let header = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let key = header.and_then(bearer).filter(|key| key.len() <= KEY_LEN_MAX);
         let refused = || ApiError::new(ErrorCode::Unauthorized, "API key missing, unknown or revoked");
-        let user = cx.store.user_by_key(&hash_key(key.ok_or_else(refused)?)).await?;
-        Ok(Caller { user: user.ok_or_else(refused)? })
+        let found = cx.store.key_get(&hash_key(key.ok_or_else(refused)?)).await?;
+        let key = found.ok_or_else(refused)?;
+        Ok(Caller { user: key.user, key_hash: key.hash, key_limits: key.limits })
     }
 }
 
-fn bearer(header: &str) -> Option<&str> {
+pub(crate) fn bearer(header: &str) -> Option<&str> {
     let (scheme, key) = header.split_once(' ')?;
     let key = key.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !key.is_empty()).then_some(key)

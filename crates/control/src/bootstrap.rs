@@ -6,6 +6,7 @@ use crate::store::{Store, StoreError, User};
 use crate::{keyfile, random};
 use std::io;
 use std::path::Path;
+use warren_proto::http::KeyLimits;
 
 /// Name of the file with the owner's API key in the data directory, mode 600.
 pub const API_KEY_FILE: &str = "api-key";
@@ -42,7 +43,7 @@ pub(crate) async fn bootstrap(store: &Store, data_dir: &Path) -> Result<String, 
     };
     let hash = hash_key(&key);
     match store.owner().await? {
-        Some(owner) => store.key_insert(&owner.id, &hash, now_ms()).await?,
+        Some(owner) => store.key_insert(&owner.id, &hash, &KeyLimits::default(), now_ms()).await?,
         None => {
             let owner = User {
                 id: random::id('u').map_err(BootstrapError::KeyFile)?,
@@ -72,14 +73,14 @@ mod tests {
         let store = Store::open(dir.path()).await.unwrap();
         let key = bootstrap(&store, dir.path()).await.unwrap();
         assert_eq!(bootstrap(&store, dir.path()).await.unwrap(), key);
-        let owner = store.user_by_key(&hash_key(&key)).await.unwrap().unwrap();
+        let owner = store.key_get(&hash_key(&key)).await.unwrap().unwrap().user;
         assert!(owner.is_admin);
 
         // A lost key file: another key for the same owner.
         std::fs::remove_file(dir.path().join(API_KEY_FILE)).unwrap();
         let second = bootstrap(&store, dir.path()).await.unwrap();
         assert_ne!(second, key);
-        assert_eq!(store.user_by_key(&hash_key(&second)).await.unwrap().unwrap(), owner);
+        assert_eq!(store.key_get(&hash_key(&second)).await.unwrap().unwrap().user, owner);
 
         // A lost database: the same key.
         let fresh = Store::open(tempfile::tempdir().unwrap().path()).await.unwrap();

@@ -1,5 +1,8 @@
 //! What the operator may set.
 
+/// Live sandboxes of one user, the queue included, if the operator sets no other limit.
+const SANDBOXES_PER_USER_DEFAULT: u64 = 20_000;
+
 /// Settings of the control plane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -14,6 +17,6 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
-        Config { sandboxes_per_user_max: None, arch: arch.to_owned(), trust_forwarded_proto: false }
+        Config { sandboxes_per_user_max: Some(SANDBOXES_PER_USER_DEFAULT), arch: arch.to_owned(), trust_forwarded_proto: false }
     }
 }

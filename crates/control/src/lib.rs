@@ -12,6 +12,7 @@ mod clock;
 mod config;
 mod context;
 mod keyfile;
+mod quota;
 mod random;
 mod reconcile;
 mod seal;

@@ -34,6 +34,15 @@ pub(crate) fn id(initial: char) -> io::Result<String> {
     Ok(text)
 }
 
+/// A code for people to compare and type: two groups of four characters that are not mistaken for one another.
+pub(crate) fn code() -> io::Result<String> {
+    const ALPHABET: &[u8; 32] = b"ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+    let bits = bits()?;
+    let letter = |place: u32| char::from(ALPHABET[(bits >> (5 * place)) as usize & 31]);
+    let group = |from: u32| (from..from + 4).map(letter).collect::<String>();
+    Ok(format!("{}-{}", group(0), group(4)))
+}
+
 /// A new API key.
 pub(crate) fn api_key() -> io::Result<String> {
     let mut key = String::from("wrn_");

@@ -26,6 +26,8 @@ pub struct Life {
     pub build: Option<Duration>,
     /// Time in PROVISIONING.
     pub start: Duration,
+    /// Why it never runs: reason, message.
+    pub fail: Option<(EndReason, String)>,
     /// How it ends by itself: time after the start, reason, message.
     pub end: Option<(Duration, EndReason, String)>,
 }
@@ -33,7 +35,7 @@ pub struct Life {
 impl Default for Life {
     /// Runs at once, without end.
     fn default() -> Self {
-        Life { accept: Duration::ZERO, refuse: None, build: None, start: Duration::ZERO, end: None }
+        Life { accept: Duration::ZERO, refuse: None, build: None, start: Duration::ZERO, fail: None, end: None }
     }
 }
 
@@ -167,6 +169,10 @@ impl SimNode {
             };
             self.change(&id, |seen| seen.image_build = Some(build));
             tokio::time::sleep(time).await;
+        }
+        if let Some((reason, message)) = life.fail {
+            self.end(&id, reason, &message);
+            return;
         }
         self.change(&id, |seen| {
             seen.image_build = None;

@@ -6,7 +6,7 @@ use axum::extract::{Path, RawQuery, State};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use warren_proto::http::{
-    AccountLimits, ErrorBody, KeyLimits, Member, Members, Permission, Team, Teams, Timestamp, Wallet, Whoami, WhoamiAnswer,
+    AccountLimits, ErrorBody, Member, Members, Permission, Team, Teams, Timestamp, Wallet, Whoami, WhoamiAnswer,
 };
 
 /// Teams on one page, if the client does not say.
@@ -36,7 +36,7 @@ pub(super) async fn whoami(
         slug: Some(caller.user.slug),
         scope: Some(BTreeMap::from([("sandboxes".to_owned(), all), ("images".to_owned(), all)])),
         account_limits: Some(account_limits),
-        key_limits: Some(KeyLimits::default()),
+        key_limits: Some(caller.key_limits),
     };
     Ok(Json(WhoamiAnswer { data }))
 }

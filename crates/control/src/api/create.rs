@@ -6,6 +6,7 @@ use super::{ApiError, show};
 use crate::auth::Caller;
 use crate::clock::now_ms;
 use crate::context::Context;
+use crate::quota::Quota;
 use crate::random;
 use crate::reconcile::{Waiter, dispatch};
 use crate::store::{Inserted, Intent, NewSandbox, Placement, SandboxRow};
@@ -46,8 +47,8 @@ pub(super) async fn create(
             let detail = "this idempotency key was used for a different request within the last 24 hours";
             return Err(ApiError::new(ErrorCode::IdempotencyConflict, detail));
         }
-        Inserted::LimitReached => {
-            return Err(ApiError::new(ErrorCode::LimitReached, "the maximum number of live sandboxes is reached"));
+        Inserted::LimitReached(what) => {
+            return Err(ApiError::new(ErrorCode::LimitReached, format!("the maximum number of {what} is reached")));
         }
     };
     let waiter = cx.changes.listen(vec![id.clone()]);
@@ -114,7 +115,8 @@ fn new_sandbox(
         ended_at_ms: None,
         version: 1,
     };
-    Ok(NewSandbox { row, idempotency, live_max: cx.config.sandboxes_per_user_max })
+    let quota = Quota { user_live_max: cx.config.sandboxes_per_user_max, key: caller.key_limits.clone() };
+    Ok(NewSandbox { row, idempotency, key_hash: caller.key_hash.clone(), vcpus: spec.shape.vcpus, quota })
 }
 
 /// Waits until the sandbox runs or has ended, until its image is known to take long, or until the deadline.

@@ -14,9 +14,11 @@ mod health;
 mod images;
 mod jobs;
 mod list;
+mod login;
 mod origin;
 mod parsed;
 mod router;
+mod secrets;
 mod show;
 
 pub(crate) use error::ApiError;
@@ -48,6 +50,8 @@ pub mod limits {
     pub const BULK_DELETE_AT_ONCE_MAX: usize = 16;
     /// Sandboxes that one bulk delete by selection reads at once.
     pub const BULK_DELETE_PAGE: u64 = 500;
+    /// A request body arrives within this time, seconds.
+    pub const BODY_SECS_MAX: u64 = 20;
     /// Body bytes above the limit that are still read and thrown away, so that the client sees the refusal, bytes.
     pub const BODY_DRAIN_MAX: usize = 64 << 20;
 }

@@ -1,10 +1,12 @@
 use super::ApiError;
-use super::limits::BODY_DRAIN_MAX;
+use super::limits::{BODY_DRAIN_MAX, BODY_SECS_MAX};
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use std::time::Duration;
+use tokio::time::timeout;
 use warren_proto::http::limits::BODY_LEN_MAX;
 use warren_proto::http::{ErrorCode, FieldError, Invalid, Location};
 
@@ -15,7 +17,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Parsed<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        let body = read(request.into_body()).await?;
+        let cut_off = |_| ApiError::fields(ErrorCode::InvalidBody, not_json("the body did not arrive in time"));
+        let body = timeout(Duration::from_secs(BODY_SECS_MAX), read(request.into_body())).await.map_err(cut_off)??;
         parse(&body).map(Parsed).map_err(|invalid| ApiError::fields(ErrorCode::InvalidBody, invalid))
     }
 }

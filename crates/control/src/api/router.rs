@@ -1,5 +1,5 @@
 use super::bound::bounded;
-use super::{ApiError, account, admin, batch, create, delete, egress, gateway, get, health, images, jobs, list};
+use super::{ApiError, account, admin, batch, create, delete, egress, gateway, get, health, images, jobs, list, login, secrets};
 use crate::context::Context;
 use axum::Json;
 use axum::middleware::from_fn_with_state;
@@ -14,7 +14,7 @@ use warren_proto::http::{API_PREFIX, ErrorCode};
 
 /// Words that share a path level with sandbox ids and belong to functions that this server does not have: they win over ids for all
 /// methods.
-const NOT_OFFERED: [&str; 9] = [
+const NOT_OFFERED: [&str; 11] = [
     "/sandbox/volumes",
     "/sandbox/volumes/{*rest}",
     "/sandbox/networks",
@@ -24,13 +24,19 @@ const NOT_OFFERED: [&str; 9] = [
     "/sandbox/checkpoints:batchGet",
     "/sandbox/{id}/checkpoints",
     "/sandbox/{id}/ssh-session",
+    "/sandbox/{id}/ssh-session/{session}",
+    "/sandbox/{id}/volumes/{name}/publish",
 ];
+
+/// Where `prime login` sends its user.
+const LOGIN_PAGE: &str = "/dashboard/tokens/challenge";
 
 /// The whole API, bounded, with answers for what it does not have.
 pub(crate) fn router(cx: Arc<Context>) -> axum::Router {
     let (router, api) = described().split_for_parts();
     let api = Arc::new(complete(api));
     let mut router = router.route("/openapi.json", http_get(move || async move { Json(api.as_ref().clone()) }));
+    router = router.route(LOGIN_PAGE, http_get(login::page));
     for path in NOT_OFFERED {
         router = router.route(&format!("{API_PREFIX}{path}"), any(not_offered));
     }
@@ -48,6 +54,11 @@ pub fn openapi() -> OpenApi {
 
 fn described() -> OpenApiRouter<Arc<Context>> {
     let api = OpenApiRouter::new()
+        .routes(routes!(login::generate))
+        .routes(routes!(login::status))
+        .routes(routes!(login::approve))
+        .routes(routes!(secrets::list, secrets::create))
+        .routes(routes!(secrets::get, secrets::update, secrets::delete))
         .routes(routes!(account::whoami))
         .routes(routes!(account::teams))
         .routes(routes!(account::members, admin::member_put))
@@ -74,6 +85,7 @@ fn complete(mut api: OpenApi) -> OpenApi {
     api.info.version = env!("CARGO_PKG_VERSION").to_owned();
     api.info.description = Some("Sandboxes from OCI images, each a microVM with its own kernel.".to_owned());
     api.info.license = None;
+    api.info.contact = None;
     ApiKey.modify(&mut api);
     api
 }

@@ -2,6 +2,7 @@ use super::row::to_db;
 use super::{Store, StoreError};
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
+use warren_proto::http::KeyLimits;
 
 /// A row of `users`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +12,14 @@ pub(crate) struct User {
     pub(crate) name: String,
     pub(crate) email: String,
     pub(crate) is_admin: bool,
+}
+
+/// A key that is in force, and whose it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KeyRow {
+    pub(crate) hash: String,
+    pub(crate) limits: KeyLimits,
+    pub(crate) user: User,
 }
 
 /// A team and what one user is in it.
@@ -32,12 +41,12 @@ pub(crate) struct MemberRow {
 }
 
 impl Store {
-    /// The user of a key that is not revoked.
-    pub(crate) async fn user_by_key(&self, hash: &str) -> Result<Option<User>, StoreError> {
-        let select = "SELECT u.* FROM users u JOIN api_keys k ON k.user_id = u.id \
+    /// A key that is not revoked, with its user.
+    pub(crate) async fn key_get(&self, hash: &str) -> Result<Option<KeyRow>, StoreError> {
+        let select = "SELECT u.*, k.limits FROM users u JOIN api_keys k ON k.user_id = u.id \
                       WHERE k.hash = $1 AND k.revoked_at_ms IS NULL";
         let row = sqlx::query(select).bind(hash).fetch_optional(&self.read).await?;
-        row.as_ref().map(read_user).transpose()
+        row.as_ref().map(|row| read_key(row, hash)).transpose()
     }
 
     /// The first administrator, who owns this server.
@@ -65,14 +74,20 @@ impl Store {
             .execute(&mut *tx)
             .await
             .map_err(|error| StoreError::unique(error, "slug"))?;
-        insert_key(&mut *tx, &user.id, key_hash, now_ms).await?;
+        insert_key(&mut *tx, &user.id, key_hash, &KeyLimits::default(), now_ms).await?;
         tx.commit().await?;
         Ok(())
     }
 
     /// Gives a user another key; one that is there already stays as it is.
-    pub(crate) async fn key_insert(&self, user_id: &str, key_hash: &str, now_ms: u64) -> Result<(), StoreError> {
-        insert_key(&self.write, user_id, key_hash, now_ms).await
+    pub(crate) async fn key_insert(
+        &self,
+        user_id: &str,
+        key_hash: &str,
+        limits: &KeyLimits,
+        now_ms: u64,
+    ) -> Result<(), StoreError> {
+        insert_key(&self.write, user_id, key_hash, limits, now_ms).await
     }
 
     /// Makes a team with one administrator.
@@ -125,14 +140,18 @@ impl Store {
     }
 }
 
-async fn insert_key<'c>(
+pub(super) async fn insert_key<'c>(
     db: impl sqlx::SqliteExecutor<'c>,
     user_id: &str,
     hash: &str,
+    limits: &KeyLimits,
     now_ms: u64,
 ) -> Result<(), StoreError> {
-    let insert = "INSERT INTO api_keys (hash, user_id, created_at_ms) VALUES ($1, $2, $3) ON CONFLICT (hash) DO NOTHING";
-    sqlx::query(insert).bind(hash).bind(user_id).bind(to_db(now_ms)).execute(db).await?;
+    let insert = "INSERT INTO api_keys (hash, user_id, limits, created_at_ms) VALUES ($1, $2, $3, $4) \
+                  ON CONFLICT (hash) DO NOTHING";
+    let damaged = |_| StoreError::Damaged { table: "api_keys", column: "limits", id: hash.to_owned() };
+    let limits = serde_json::to_string(limits).map_err(damaged)?;
+    sqlx::query(insert).bind(hash).bind(user_id).bind(limits).bind(to_db(now_ms)).execute(db).await?;
     Ok(())
 }
 
@@ -156,6 +175,16 @@ fn read_user(row: &SqliteRow) -> Result<User, StoreError> {
         name: row.try_get("name")?,
         email: row.try_get("email")?,
         is_admin: row.try_get("is_admin")?,
+    })
+}
+
+fn read_key(row: &SqliteRow, hash: &str) -> Result<KeyRow, StoreError> {
+    let damaged = |_| StoreError::Damaged { table: "api_keys", column: "limits", id: hash.to_owned() };
+    let limits: String = row.try_get("limits")?;
+    Ok(KeyRow {
+        hash: hash.to_owned(),
+        limits: serde_json::from_str(&limits).map_err(damaged)?,
+        user: read_user(row)?,
     })
 }
 

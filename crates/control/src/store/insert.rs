@@ -1,8 +1,10 @@
 use super::row::to_db;
 use super::{SandboxRow, Store, StoreError};
 use sqlx::{Sqlite, Transaction};
+use crate::quota::{HOUR_MS, Quota, Usage};
 use std::collections::BTreeSet;
 use warren_model::SandboxId;
+use warren_proto::http::KeyLimits;
 
 /// A row to insert, and the conditions for it.
 pub(crate) struct NewSandbox {
@@ -10,8 +12,12 @@ pub(crate) struct NewSandbox {
     pub(crate) row: SandboxRow,
     /// Key and keyed hash of the request.
     pub(crate) idempotency: Option<(String, String)>,
-    /// Most live sandboxes of the user, this one included.
-    pub(crate) live_max: Option<u64>,
+    /// The key that asks, for its limits.
+    pub(crate) key_hash: String,
+    /// vCPUs of the machine, for the same.
+    pub(crate) vcpus: u32,
+    /// What user and key may have.
+    pub(crate) quota: Quota,
 }
 
 /// What became of an insert.
@@ -23,8 +29,8 @@ pub(crate) enum Inserted {
     Before(SandboxId),
     /// The key belongs to another request.
     OtherRequest,
-    /// The user has as many live sandboxes as he may have.
-    LimitReached,
+    /// User or key have as much as they may have; says of what.
+    LimitReached(&'static str),
 }
 
 impl Store {
@@ -36,12 +42,11 @@ impl Store {
         {
             return Ok(before);
         }
-        if let Some(max) = new.live_max
-            && Self::live_count(&mut tx, &new.row.user_id).await? >= max
-        {
-            return Ok(Inserted::LimitReached);
+        let usage = usage(&mut tx, new).await?;
+        if let Some(what) = new.quota.exceeded_by(&usage, u64::from(new.vcpus)) {
+            return Ok(Inserted::LimitReached(what));
         }
-        insert_row(&mut tx, &new.row).await?;
+        insert_row(&mut tx, new).await?;
         for label in new.row.request.labels.iter().collect::<BTreeSet<_>>() {
             sqlx::query("INSERT INTO sandbox_labels (sandbox_id, label) VALUES ($1, $2)")
                 .bind(new.row.id.as_str())
@@ -52,20 +57,39 @@ impl Store {
         tx.commit().await?;
         Ok(Inserted::New)
     }
-
-    async fn live_count(tx: &mut Transaction<'_, Sqlite>, user_id: &str) -> Result<u64, StoreError> {
-        let live = "SELECT COUNT(*) FROM sandboxes WHERE user_id = $1 AND ended_at_ms IS NULL";
-        let count: i64 = sqlx::query_scalar(live).bind(user_id).fetch_one(&mut **tx).await?;
-        Ok(u64::try_from(count).unwrap_or(0))
-    }
 }
 
-async fn insert_row(tx: &mut Transaction<'_, Sqlite>, row: &SandboxRow) -> Result<(), StoreError> {
+/// What user and key have before the insert. Only what is limited is counted.
+async fn usage(tx: &mut Transaction<'_, Sqlite>, new: &NewSandbox) -> Result<Usage, StoreError> {
+    let mut usage = Usage::default();
+    if new.quota.user_live_max.is_some() {
+        let select = "SELECT COUNT(*) FROM sandboxes WHERE user_id = $1 AND ended_at_ms IS NULL";
+        usage.user_live = number(sqlx::query_scalar(select).bind(&new.row.user_id).fetch_one(&mut **tx).await?);
+    }
+    if new.quota.key != KeyLimits::default() {
+        let select = "SELECT COUNT(*), CAST(COALESCE(SUM(vcpus), 0) AS BIGINT) FROM sandboxes \
+                      WHERE key_hash = $1 AND ended_at_ms IS NULL";
+        let (live, vcpus) = sqlx::query_as::<_, (i64, i64)>(select).bind(&new.key_hash).fetch_one(&mut **tx).await?;
+        (usage.key_live, usage.key_vcpus) = (number(live), number(vcpus));
+        let select = "SELECT COUNT(*) FROM sandboxes WHERE key_hash = $1 AND created_at_ms > $2";
+        let hour_ago = to_db(new.row.created_at_ms.saturating_sub(HOUR_MS));
+        let made = sqlx::query_scalar(select).bind(&new.key_hash).bind(hour_ago).fetch_one(&mut **tx).await?;
+        usage.key_made_last_hour = number(made);
+    }
+    Ok(usage)
+}
+
+fn number(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}
+
+async fn insert_row(tx: &mut Transaction<'_, Sqlite>, new: &NewSandbox) -> Result<(), StoreError> {
+    let row = &new.row;
     let damaged = |column| StoreError::Damaged { table: "sandboxes", column, id: row.id.to_string() };
     sqlx::query(
         "INSERT INTO sandboxes (id, user_id, team_id, request, secrets, intent, placement, status, egress, \
-         egress_generation, egress_applied, infra_fault, created_at_ms, updated_at_ms, version) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+         egress_generation, egress_applied, infra_fault, created_at_ms, updated_at_ms, version, key_hash, vcpus) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
     )
     .bind(row.id.as_str())
     .bind(&row.user_id)
@@ -82,6 +106,8 @@ async fn insert_row(tx: &mut Transaction<'_, Sqlite>, row: &SandboxRow) -> Resul
     .bind(to_db(row.created_at_ms))
     .bind(to_db(row.updated_at_ms))
     .bind(row.version)
+    .bind(&new.key_hash)
+    .bind(i64::from(new.vcpus))
     .execute(&mut **tx)
     .await?;
     Ok(())

@@ -7,6 +7,8 @@
 //! | `users`, `api_keys`, `teams`, `team_members` | who may do what; one look-up by key hash per request | read-mostly |
 //! | `sandboxes` | intent (what should run) and the last observation (what does); ended ones stay for `logs` and `error-context` | one insert and about four updates a life; one read per poll |
 //! | `sandbox_labels` | filters of list and bulk delete | written once |
+//! | `secrets` | a person's or a team's own secrets, sealed | rare |
+//! | `login_challenges` | a login between its begin and the client's fetching of the key, 10 minutes | rare |
 //! | `idempotency_keys` | a repeated create answers the same sandbox, 24 hours long | one upsert a create |
 //!
 //! Not stored: what the node is the authority on (processes, sockets, image builds), and secrets in clear.
@@ -24,15 +26,19 @@ pub(crate) mod fixture;
 mod idempotency;
 mod insert;
 mod list;
+mod login;
 mod open;
 mod purge;
 mod row;
 mod sandbox;
+mod secret;
 
 pub(crate) use account::{Membership, User};
 pub(crate) use error::StoreError;
 pub(crate) use insert::{Inserted, NewSandbox};
 pub(crate) use list::{Owner, Page, Selection};
+pub(crate) use login::ChallengeRow;
 pub(crate) use open::Store;
 pub(crate) use sandbox::Updated;
+pub(crate) use secret::SecretRow;
 pub(crate) use row::{Intent, Placement, SandboxRow};

@@ -52,15 +52,30 @@ pub struct AccountLimits {
     pub vm_sandbox_creation_burst_limit: Option<u64>,
 }
 
-/// Limits of an API key; absent is unlimited.
+/// Limits of an API key; absent is unlimited. Shown in snake case, and read in both cases, as a login sends them in camel case.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KeyLimits {
     /// Sandboxes alive at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "maxConcurrentSandboxes", skip_serializing_if = "Option::is_none")]
     pub max_concurrent_sandboxes: Option<u64>,
+    /// Sandboxes made within an hour.
+    #[serde(default, alias = "maxSandboxCreationsPerHour", skip_serializing_if = "Option::is_none")]
+    pub max_sandbox_creations_per_hour: Option<u64>,
     /// vCPUs of all live sandboxes together.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "maxSandboxCpuCores", skip_serializing_if = "Option::is_none")]
     pub max_sandbox_cpu_cores: Option<u64>,
+    /// GPUs; kept and shown.
+    #[serde(default, alias = "maxSandboxGpuCount", skip_serializing_if = "Option::is_none")]
+    pub max_sandbox_gpu_count: Option<u64>,
+    /// Tunnels at once; kept and shown.
+    #[serde(default, alias = "maxConcurrentTunnels", skip_serializing_if = "Option::is_none")]
+    pub max_concurrent_tunnels: Option<u64>,
+    /// Tunnels made within an hour; kept and shown.
+    #[serde(default, alias = "maxTunnelCreationsPerHour", skip_serializing_if = "Option::is_none")]
+    pub max_tunnel_creations_per_hour: Option<u64>,
+    /// Lifetime of a tunnel, hours; kept and shown.
+    #[serde(default, alias = "maxTunnelTtlHours", skip_serializing_if = "Option::is_none")]
+    pub max_tunnel_ttl_hours: Option<u64>,
 }
 
 /// Answer of `GET /user/teams`.

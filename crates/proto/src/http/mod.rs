@@ -12,7 +12,9 @@ mod gateway;
 mod image;
 mod jobs;
 mod list;
+mod login;
 mod sandbox;
+mod secret;
 mod status;
 mod timestamp;
 
@@ -28,7 +30,9 @@ pub use gateway::GatewayAuth;
 pub use image::{Image, ImageBuildState, ImageBuilds, Images, ImportImage, PullImage};
 pub use jobs::{JobError, JobErrorCode, JobKey, JobStatus, JobsAnswer, JobsQuery};
 pub use list::{ListQuery, SandboxList};
+pub use login::{ApproveChallenge, Challenge, ChallengeStatus, NewChallenge};
 pub use sandbox::{Created, Sandbox};
+pub use secret::{ChangeSecret, NewSecret, Secret, SecretAnswer, Secrets};
 pub use status::{
     ErrorContext, Health, Logs, StatusAnswer, StatusError, StatusErrorCode, StatusQuery, StatusSnapshot, StatusWord,
 };
