@@ -33,19 +33,31 @@ pub struct FindError {
 
 /// Looks for everything; the first missing thing is the error.
 pub fn find() -> Result<HostFiles, FindError> {
-    let (release, kernel, modules) = newest_kernel(Path::new("/boot"), Path::new("/lib/modules")).ok_or_else(|| FindError {
+    let (release, kernel, modules) = kernel()?;
+    Ok(HostFiles { qemu: qemu()?, kernel, release, modules, agent: agent()?, bash: bash()?, busybox: busybox()? })
+}
+
+/// QEMU.
+pub fn qemu() -> Result<PathBuf, FindError> {
+    first(&["/usr/bin/qemu-system-x86_64", "/usr/local/bin/qemu-system-x86_64"], "QEMU", "qemu-system-x86")
+}
+
+/// The newest cloud kernel: its release, image and module tree.
+pub fn kernel() -> Result<(String, PathBuf, PathBuf), FindError> {
+    newest_kernel(Path::new("/boot"), Path::new("/lib/modules")).ok_or_else(|| FindError {
         what: "a guest kernel",
         fix: "apt-get install linux-image-cloud-amd64".to_owned(),
-    })?;
-    Ok(HostFiles {
-        qemu: first(&["/usr/bin/qemu-system-x86_64", "/usr/local/bin/qemu-system-x86_64"], "QEMU", "qemu-system-x86")?,
-        kernel,
-        release,
-        modules,
-        agent: agent()?,
-        bash: first(&["/bin/bash-static", "/usr/bin/bash-static"], "static bash", "bash-static")?,
-        busybox: first(&["/bin/busybox", "/usr/bin/busybox"], "static busybox", "busybox-static")?,
     })
+}
+
+/// Static bash, for images without one.
+pub fn bash() -> Result<PathBuf, FindError> {
+    first(&["/bin/bash-static", "/usr/bin/bash-static"], "static bash", "bash-static")
+}
+
+/// Static busybox, for the tools that images lack.
+pub fn busybox() -> Result<PathBuf, FindError> {
+    first(&["/bin/busybox", "/usr/bin/busybox"], "static busybox", "busybox-static")
 }
 
 fn first(candidates: &[&str], what: &'static str, package: &str) -> Result<PathBuf, FindError> {
@@ -53,8 +65,8 @@ fn first(candidates: &[&str], what: &'static str, package: &str) -> Result<PathB
     found.ok_or_else(|| FindError { what, fix: format!("apt-get install {package}") })
 }
 
-/// The agent stands beside our own executable.
-fn agent() -> Result<PathBuf, FindError> {
+/// The guest agent, which stands beside our own executable.
+pub fn agent() -> Result<PathBuf, FindError> {
     let missing = |fix: String| FindError { what: "the guest agent", fix };
     let ours = std::env::current_exe().map_err(|e| missing(e.to_string()))?;
     let agent = ours.with_file_name("warren-guest");

@@ -7,7 +7,7 @@ mod find;
 mod modules;
 mod tools;
 
-pub use find::{FindError, HostFiles, find};
+pub use find::{FindError, HostFiles, agent, bash, busybox, find, kernel, qemu};
 
 use crate::ended::write_whole;
 use sha2::{Digest, Sha256};
