@@ -138,8 +138,6 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
     add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".into());
     if config.incoming {
         add("-incoming", "defer".into());
-        // Device state is saved without the configuration section when memory is private.
-        add("-global", "migration.send-configuration=off".into());
     }
     for flag in ["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"] {
         out.push(flag.into());
