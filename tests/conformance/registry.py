@@ -66,7 +66,7 @@ class Registry:
 
     def requests(self, needle: str) -> int:
         """Requests of the access log that contain `needle`."""
-        return sum(needle in line for line in self.log.read_text(errors="replace").splitlines() if '"GET ' in line or "http.request.method=GET" in line)
+        return sum(needle in line for line in self.log.read_text(errors="replace").splitlines() if '] "GET ' in line)
 
     def blob_file(self, digest: str) -> Path:
         plain = digest.removeprefix("sha256:")

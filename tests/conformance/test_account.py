@@ -172,7 +172,9 @@ def test_line_12_login_headless_completes(server: Server, home: dict[str, str], 
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         output = Output(login)
-        code = waiting.until(lambda: re.search(r"challenge\?code=([A-Za-z0-9_-]+)", output.text()), 30, "prime login shows a code")[1]
+        shown = waiting.until(lambda: re.search(r"challenge\?code=([A-Za-z0-9_-]+)", output.text()) or login.poll() is not None, 30, "prime login shows a code")
+        assert shown is not True, f"prime login ended with {login.returncode}: {output.text()}"
+        code = shown[1]
         with server.http() as http:
             assert http.get("/api/v1/auth_challenge/status", params={"challenge": code}, headers={"authorization": "Bearer wrong"}).status_code in (401, 403, 404)
             approved = http.post("/api/v1/auth_challenge/approve", json={"challenge": code})

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
+import httpx
 import processes
 import pytest
 import waiting
@@ -86,13 +88,9 @@ def test_serve_killed_amid_creates_and_deletes_leaves_nothing(own_server: Server
 
 def create_and_kill(server: Server, bodies: list[dict[str, Any]], pause: float) -> list[str]:
     """Sends creates side by side and kills serve `pause` seconds after the first was sent; ids that were answered."""
-    import threading
-
     ids: list[str] = []
 
     def create(body: dict[str, Any]) -> None:
-        import httpx
-
         try:
             with server.http(timeout=60) as http:
                 ids.append(http.post("/api/v1/sandbox", json=body).json()["id"])
