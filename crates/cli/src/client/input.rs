@@ -1,4 +1,4 @@
-use super::{Gateway, GatewayError};
+use super::{Gateway, GatewayError, Session};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use prost::Message as _;
@@ -29,7 +29,12 @@ impl Gateway {
         let frames = stream::once(async { start }).chain(data).map(|event| Ok::<_, Infallible>(frame(event)));
         let call = self.input_call(reqwest::Body::wrap_stream(frames));
         let gateway = self.clone();
-        (sender, async move { gateway.send(call).await.map(drop) })
+        (sender, async move {
+            // The one answer says nothing; what went wrong stands in the frame that ends the stream.
+            let mut answer = gateway.send(call).await.map(Session::new)?;
+            while answer.next().await?.is_some() {}
+            Ok(())
+        })
     }
 }
 

@@ -32,8 +32,7 @@ impl Gateway {
         if let Some(limit) = limit {
             call = call.header(wire::TIMEOUT_HEADER, limit.as_millis().to_string());
         }
-        let response = self.send(call).await?;
-        Ok(Session { response, decoder: EnvelopeDecoder::new(wire::limits::MESSAGE_LEN_MAX) })
+        self.send(call).await.map(Session::new)
     }
 
     /// Sends a signal to the process group of a command.
@@ -76,6 +75,10 @@ impl Gateway {
 }
 
 impl Session {
+    pub(super) fn new(response: Response) -> Self {
+        Self { response, decoder: EnvelopeDecoder::new(wire::limits::MESSAGE_LEN_MAX) }
+    }
+
     /// The next event that is no keep-alive; `None` after the last.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, GatewayError> {
         loop {
