@@ -93,7 +93,7 @@ async fn turn(cx: &Arc<Context>, missing: &mut HashMap<SandboxId, u64>) -> Resul
     perform(cx, actions, rows, seen).await
 }
 
-fn wanted(
+pub(super) fn wanted(
     row: &SandboxRow,
     seen: &HashMap<SandboxId, Observation>,
     missing: &mut HashMap<SandboxId, u64>,
@@ -111,7 +111,7 @@ fn wanted(
     }
 }
 
-fn abstracted(seen: &Observation) -> Seen {
+pub(super) fn abstracted(seen: &Observation) -> Seen {
     Seen { status: seen.status, egress_generation: seen.egress_generation }
 }
 

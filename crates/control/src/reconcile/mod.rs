@@ -5,6 +5,8 @@
 
 mod absorb;
 mod changes;
+#[cfg(test)]
+mod convergence;
 pub(crate) mod dispatch;
 pub(crate) mod driver;
 mod plan;

@@ -112,3 +112,53 @@ async fn insert_row(tx: &mut Transaction<'_, Sqlite>, new: &NewSandbox) -> Resul
     .await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::fixture;
+
+    fn with_key(number: u128, fingerprint: &str) -> NewSandbox {
+        let row = SandboxRow { created_at_ms: 10_000_000, ..fixture::row(number) };
+        NewSandbox { idempotency: Some(("key".into(), fingerprint.into())), ..fixture::new(row) }
+    }
+
+    #[tokio::test]
+    async fn a_key_makes_one_sandbox_for_a_day_for_its_owner() {
+        let (_dir, store) = fixture::store().await;
+        let insert = |new: NewSandbox| async { store.sandbox_insert(&{ new }).await.unwrap() };
+        assert_eq!(insert(with_key(1, "f")).await, Inserted::New);
+        assert_eq!(insert(with_key(2, "f")).await, Inserted::Before(SandboxId::from_bits(1)));
+        assert_eq!(insert(with_key(3, "g")).await, Inserted::OtherRequest);
+        let mut of_other = with_key(4, "g");
+        of_other.row.user_id = "u2".into();
+        assert_eq!(insert(of_other).await, Inserted::New);
+        let mut next_day = with_key(5, "g");
+        next_day.row.created_at_ms += 24 * 3_600_000 + 1;
+        assert_eq!(insert(next_day).await, Inserted::New);
+    }
+
+    #[tokio::test]
+    async fn a_refused_insert_leaves_nothing() {
+        let (_dir, store) = fixture::store().await;
+        let limit = Quota { user_live_max: Some(1), ..Quota::default() };
+        let new = |number| NewSandbox { quota: limit.clone(), ..with_key(number, "f") };
+        assert_eq!(store.sandbox_insert(&new(1)).await.unwrap(), Inserted::New);
+        let other_key = NewSandbox { idempotency: Some(("other".into(), "f".into())), ..new(2) };
+        assert!(matches!(store.sandbox_insert(&other_key).await.unwrap(), Inserted::LimitReached(_)));
+        assert_eq!(store.sandbox_get(&SandboxId::from_bits(2)).await.unwrap(), None);
+        // The refused request's key is free again.
+        let later = NewSandbox { quota: Quota::default(), ..other_key };
+        assert_eq!(store.sandbox_insert(&later).await.unwrap(), Inserted::New);
+    }
+
+    #[tokio::test]
+    async fn a_row_comes_back_as_it_went_in() {
+        let (_dir, store) = fixture::store().await;
+        let mut row = fixture::row(7);
+        row.request.labels = vec!["b".into(), "a".into(), "b".into()];
+        row.team_id = Some("c1".into());
+        store.sandbox_insert(&fixture::new(row.clone())).await.unwrap();
+        assert_eq!(store.sandbox_get(&row.id).await.unwrap(), Some(row));
+    }
+}

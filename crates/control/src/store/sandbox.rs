@@ -110,3 +110,56 @@ impl Store {
         Ok(done.rows_affected() == 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Placement, fixture};
+    use tokio::task::JoinSet;
+
+    #[tokio::test]
+    async fn no_update_is_lost_among_many_writers() {
+        let (_dir, store) = fixture::store().await;
+        let row = fixture::row(1);
+        store.sandbox_insert(&fixture::new(row.clone())).await.unwrap();
+        let mut writers = JoinSet::new();
+        for _ in 0..20 {
+            let (store, id) = (store.clone(), row.id.clone());
+            writers.spawn(async move {
+                let count = |row: &mut SandboxRow| {
+                    row.egress_generation += 1;
+                    true
+                };
+                store.sandbox_update(&id, 5, count).await.unwrap()
+            });
+        }
+        while let Some(done) = writers.join_next().await {
+            assert!(matches!(done.unwrap(), Updated::Changed(_)));
+        }
+        let after = store.sandbox_get(&row.id).await.unwrap().unwrap();
+        assert_eq!((after.egress_generation, after.version), (21, 21));
+        assert_eq!(store.sandbox_update(&SandboxId::from_bits(2), 5, |_| true).await.unwrap(), Updated::Missing);
+    }
+
+    #[tokio::test]
+    async fn what_ended_long_ago_goes_and_the_rest_stays() {
+        let (_dir, store) = fixture::store().await;
+        const WEEK_MS: u64 = 7 * 24 * 3_600_000;
+        let ends = [(1, Placement::Gone, 10), (2, Placement::Gone, 20), (3, Placement::Cleared, 10)];
+        for (number, placement, ended_at_ms) in ends {
+            let mut row = fixture::row(number);
+            row.request.labels = vec!["label".into()];
+            store.sandbox_insert(&fixture::new(row.clone())).await.unwrap();
+            let end = |row: &mut SandboxRow| {
+                (row.placement, row.ended_at_ms) = (placement, Some(ended_at_ms));
+                true
+            };
+            store.sandbox_update(&row.id, 30, end).await.unwrap();
+        }
+        assert_eq!(store.purge(WEEK_MS + 15).await.unwrap(), 1);
+        let left = store.sandboxes_get(&[1, 2, 3].map(SandboxId::from_bits)).await.unwrap();
+        assert_eq!(left.len(), 2);
+        let unsettled = store.sandboxes_unsettled().await.unwrap();
+        assert!(unsettled.iter().map(|row| &row.id).eq([&SandboxId::from_bits(3)]));
+    }
+}
