@@ -18,9 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let node = SimNode::new(|spec| match spec.image.as_str() {
         "slow" => Life { start: Duration::from_secs(3), ..Life::default() },
         "building" => Life { build: Some(Duration::from_secs(3)), ..Life::default() },
-        "missing" => {
-            Life { fail: Some((EndReason::ImagePullFailed, "no such image".to_owned())), ..Life::default() }
-        }
+        "missing" => Life { fail: Some((EndReason::ImagePullFailed, "no such image".to_owned())), ..Life::default() },
         _ => Life { start: Duration::from_millis(200), ..Life::default() },
     });
     let app = App::open(&dir, Arc::new(node), Config::default()).await?;

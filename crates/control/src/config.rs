@@ -17,6 +17,10 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
-        Config { sandboxes_per_user_max: Some(SANDBOXES_PER_USER_DEFAULT), arch: arch.to_owned(), trust_forwarded_proto: false }
+        Config {
+            sandboxes_per_user_max: Some(SANDBOXES_PER_USER_DEFAULT),
+            arch: arch.to_owned(),
+            trust_forwarded_proto: false,
+        }
     }
 }

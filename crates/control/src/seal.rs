@@ -52,7 +52,8 @@ impl Sealer {
     pub(crate) fn seal(&self, owner: &str, plain: &[u8]) -> io::Result<String> {
         let nonce = random::bytes::<NONCE_LEN>()?;
         let payload = Payload { msg: plain, aad: owner.as_bytes() };
-        let sealed = self.cipher.encrypt(XNonce::from_slice(&nonce), payload).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let sealed =
+            self.cipher.encrypt(XNonce::from_slice(&nonce), payload).map_err(|_| io::ErrorKind::FileTooLarge)?;
         Ok(format!("{FORMAT}{}", STANDARD_NO_PAD.encode([nonce.as_slice(), &sealed].concat())))
     }
 

@@ -1,7 +1,7 @@
+use super::ApiError;
 use super::get::find;
 use super::limits::{BULK_DELETE_AT_ONCE_MAX, BULK_DELETE_PAGE, DELETE_HOLD_MS};
 use super::parsed::Parsed;
-use super::ApiError;
 use crate::auth::Caller;
 use crate::clock::now_ms;
 use crate::context::Context;

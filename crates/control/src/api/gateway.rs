@@ -1,7 +1,7 @@
+use super::ApiError;
 use super::get::find;
 use super::limits::TOKEN_LIFE_MS;
 use super::origin::Origin;
-use super::ApiError;
 use crate::auth::Caller;
 use crate::clock::now_ms;
 use crate::context::Context;

@@ -1,5 +1,5 @@
-use super::parsed::Parsed;
 use super::ApiError;
+use super::parsed::Parsed;
 use crate::auth::Caller;
 use crate::context::Context;
 use crate::store::SandboxRow;
@@ -74,9 +74,13 @@ async fn of_sandbox(
         return Ok(all(JobErrorCode::NotRunning, &not_running(&row)));
     }
     Ok(match cx.node.jobs(&row.id, job_ids.clone()).await {
-        Ok(states) if states.len() == job_ids.len() => keys().zip(states).map(|(key, state)| outcome(key, &state)).collect(),
+        Ok(states) if states.len() == job_ids.len() => {
+            keys().zip(states).map(|(key, state)| outcome(key, &state)).collect()
+        }
         Ok(_) => all(JobErrorCode::RuntimeError, "the guest answered for another number of jobs"),
-        Err(NodeError::NotFound(_) | NodeError::NotRunning { .. }) => all(JobErrorCode::NotRunning, "the sandbox has ended"),
+        Err(NodeError::NotFound(_) | NodeError::NotRunning { .. }) => {
+            all(JobErrorCode::NotRunning, "the sandbox has ended")
+        }
         Err(error @ NodeError::NoAnswer { .. }) => all(JobErrorCode::RuntimeError, &error.to_string()),
     })
 }

@@ -1,9 +1,9 @@
 //! Login of a client that has no key: it shows a code, a user approves the code with his own key, and the client fetches a key of
 //! its own that only it can decrypt.
 
+use super::ApiError;
 use super::account::value;
 use super::parsed::Parsed;
-use super::ApiError;
 use crate::auth::{Caller, bearer, hash_key};
 use crate::clock::now_ms;
 use crate::context::Context;
@@ -49,7 +49,10 @@ pub(super) async fn generate(
         created_at_ms: now_ms(),
     };
     if !cx.store.challenge_insert(&row).await? {
-        return Err(ApiError::new(ErrorCode::LimitReached, "too many logins wait for approval; try again in ten minutes"));
+        return Err(ApiError::new(
+            ErrorCode::LimitReached,
+            "too many logins wait for approval; try again in ten minutes",
+        ));
     }
     Ok(Json(Challenge { challenge: row.code, status_auth_token }))
 }

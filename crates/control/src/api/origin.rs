@@ -28,7 +28,8 @@ impl FromRequestParts<Arc<Context>> for Origin {
             None => parts.headers.get(HOST).and_then(|host| Authority::try_from(host.as_bytes()).ok()),
         };
         let usable = host.filter(|host| !host.host().is_empty() && !host.as_str().contains('@'));
-        let host = usable.ok_or_else(|| ApiError::new(ErrorCode::RouteNotFound, "the Host header is missing or malformed"))?;
+        let host =
+            usable.ok_or_else(|| ApiError::new(ErrorCode::RouteNotFound, "the Host header is missing or malformed"))?;
         let scheme = if tls { "https" } else { "http" };
         Ok(Origin(format!("{scheme}://{host}")))
     }

@@ -1,5 +1,7 @@
 use super::bound::bounded;
-use super::{ApiError, account, admin, batch, create, delete, egress, gateway, get, health, images, jobs, list, login, secrets};
+use super::{
+    ApiError, account, admin, batch, create, delete, egress, gateway, get, health, images, jobs, list, login, secrets,
+};
 use crate::context::Context;
 use axum::Json;
 use axum::middleware::from_fn_with_state;

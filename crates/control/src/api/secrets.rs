@@ -1,8 +1,8 @@
 //! A person's or a team's own secrets. Their values go in and never come out of this API.
 
+use super::ApiError;
 use super::account::value;
 use super::parsed::Parsed;
-use super::ApiError;
 use crate::auth::Caller;
 use crate::clock::now_ms;
 use crate::context::Context;

@@ -156,8 +156,7 @@ impl World {
         let mut rows: Vec<_> = self.rows.values().cloned().collect();
         rows.sort_by_key(|row| (row.created_at_ms, row.id.clone()));
         self.missing.retain(|id, _| !self.node.contains_key(id));
-        let wanted: Vec<_> =
-            rows.iter().map(|row| wanted(row, &self.node, &mut self.missing, self.now_ms)).collect();
+        let wanted: Vec<_> = rows.iter().map(|row| wanted(row, &self.node, &mut self.missing, self.now_ms)).collect();
         let seen = self.node.iter().map(|(id, o)| (id.clone(), abstracted(o))).collect();
         let actions = plan(&wanted, &seen, self.now_ms);
         let mut full = false;
@@ -192,7 +191,9 @@ impl World {
             }
             Action::SetEgress(id) => {
                 let generation = self.rows[id].egress_generation;
-                self.node.get_mut(id).map(|seen| seen.egress_generation = generation);
+                if let Some(seen) = self.node.get_mut(id) {
+                    seen.egress_generation = generation;
+                }
             }
             Action::Forget(id) => {
                 self.node.remove(id);

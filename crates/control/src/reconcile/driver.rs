@@ -12,8 +12,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use warren_model::SandboxId;
@@ -21,6 +21,8 @@ use warren_proto::node::Observation;
 
 /// Longest time between two plans, milliseconds.
 const PLAN_EVERY_MS: u64 = 5_000;
+/// Time until the next plan after one that found something to do, milliseconds: what failed is tried again.
+const PLAN_AGAIN_MS: u64 = 1_000;
 /// Shortest time between two plans, milliseconds.
 const PLAN_PAUSE_MS: u64 = 100;
 /// Time between two plans while sandboxes wait for room, milliseconds.
@@ -58,9 +60,10 @@ pub(crate) async fn reconcile(cx: Arc<Context>) {
     let mut missing = HashMap::new();
     let mut purge_at = Instant::now();
     loop {
-        if let Err(error) = turn(&cx, &mut missing).await {
+        let open = turn(&cx, &mut missing).await.unwrap_or_else(|error| {
             tracing::error!(error = chain(&error), "plan not performed; will try again");
-        }
+            true
+        });
         if Instant::now() >= purge_at {
             purge_at = Instant::now() + Duration::from_millis(PURGE_EVERY_MS);
             match cx.store.purge(now_ms()).await {
@@ -68,7 +71,11 @@ pub(crate) async fn reconcile(cx: Arc<Context>) {
                 Err(error) => tracing::error!(error = chain(&error), "purge failed"),
             }
         }
-        let wait_ms = if cx.node_full.load(Ordering::Relaxed) { QUEUE_RETRY_MS } else { PLAN_EVERY_MS };
+        let wait_ms = match (cx.node_full.load(Ordering::Relaxed), open) {
+            (true, _) => QUEUE_RETRY_MS,
+            (false, true) => PLAN_AGAIN_MS,
+            (false, false) => PLAN_EVERY_MS,
+        };
         tokio::select! {
             () = cx.stop.cancelled() => return,
             () = cx.nudge.notified() => sleep(Duration::from_millis(PLAN_PAUSE_MS)).await,
@@ -77,8 +84,8 @@ pub(crate) async fn reconcile(cx: Arc<Context>) {
     }
 }
 
-/// One plan, from reading to the end of its last effect.
-async fn turn(cx: &Arc<Context>, missing: &mut HashMap<SandboxId, u64>) -> Result<(), StoreError> {
+/// One plan, from reading to the end of its last effect; answers whether there was something to do.
+async fn turn(cx: &Arc<Context>, missing: &mut HashMap<SandboxId, u64>) -> Result<bool, StoreError> {
     let mut rows = cx.store.sandboxes_unsettled().await?;
     let seen: HashMap<SandboxId, Observation> = cx.node.list().await.into_iter().map(|o| (o.id.clone(), o)).collect();
     let known: HashSet<&SandboxId> = rows.iter().map(|row| &row.id).collect();
@@ -89,8 +96,18 @@ async fn turn(cx: &Arc<Context>, missing: &mut HashMap<SandboxId, u64>) -> Resul
     let wanted: Vec<Wanted> = rows.iter().map(|row| wanted(row, &seen, missing, now)).collect();
     missing.retain(|id, _| wanted.iter().any(|row| row.id == *id));
     let abstracts = seen.iter().map(|(id, o)| (id.clone(), abstracted(o))).collect();
-    let actions = plan(&wanted, &abstracts, now);
-    perform(cx, actions, rows, seen).await
+    let mut actions = plan(&wanted, &abstracts, now);
+    let rows: HashMap<SandboxId, SandboxRow> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+    actions.retain(|action| !is_known(action, &rows, &seen));
+    let open = !actions.is_empty();
+    perform(cx, actions, rows, seen).await.map(|()| open)
+}
+
+/// Whether an observation says nothing new: most do, and need no write.
+fn is_known(action: &Action, rows: &HashMap<SandboxId, SandboxRow>, seen: &HashMap<SandboxId, Observation>) -> bool {
+    let Action::Absorb(id) = action else { return false };
+    let (Some(row), Some(seen)) = (rows.get(id), seen.get(id)) else { return true };
+    !absorb(&mut row.clone(), seen)
 }
 
 pub(super) fn wanted(
@@ -119,20 +136,14 @@ pub(super) fn abstracted(seen: &Observation) -> Seen {
 async fn perform(
     cx: &Arc<Context>,
     actions: Vec<Action>,
-    rows: Vec<SandboxRow>,
+    mut rows: HashMap<SandboxId, SandboxRow>,
     mut seen: HashMap<SandboxId, Observation>,
 ) -> Result<(), StoreError> {
-    let mut rows: HashMap<SandboxId, SandboxRow> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
     let (offers, others): (Vec<_>, Vec<_>) = actions.into_iter().partition(|a| matches!(a, Action::Create(_)));
     let mut running = JoinSet::new();
     let mut result = Ok(());
     for action in others {
         let (row, seen) = (rows.remove(id_of(&action)), seen.remove(id_of(&action)));
-        if let (Action::Absorb(_), Some(row), Some(seen)) = (&action, &row, &seen)
-            && !absorb(&mut row.clone(), seen)
-        {
-            continue;
-        }
         if running.len() >= EFFECTS_MAX {
             result = result.and(joined(running.join_next().await));
         }

@@ -11,5 +11,5 @@ pub(crate) mod dispatch;
 pub(crate) mod driver;
 mod plan;
 
-pub(crate) use changes::{Changes, Waiter};
 pub(crate) use absorb::delete as deleted;
+pub(crate) use changes::{Changes, Waiter};

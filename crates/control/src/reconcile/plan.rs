@@ -50,8 +50,7 @@ pub(crate) enum Action {
 /// Compares all of the store with all of the node. `wanted` was read before `seen`, so that what a row says was accepted is
 /// in `seen` unless it is lost; it is in the order of age and contains a row for each id in `seen` that the store knows.
 pub(crate) fn plan(wanted: &[Wanted], seen: &HashMap<SandboxId, Seen>, now_ms: u64) -> Vec<Action> {
-    let mut actions: Vec<Action> =
-        wanted.iter().filter_map(|row| next(row, seen.get(&row.id), now_ms)).collect();
+    let mut actions: Vec<Action> = wanted.iter().filter_map(|row| next(row, seen.get(&row.id), now_ms)).collect();
     let known: std::collections::HashSet<&SandboxId> = wanted.iter().map(|row| &row.id).collect();
     let mut orphans: Vec<_> = seen.iter().filter(|(id, _)| !known.contains(id)).collect();
     orphans.sort_by_key(|(id, _)| *id);
@@ -71,7 +70,9 @@ fn next(row: &Wanted, seen: Option<&Seen>, now_ms: u64) -> Option<Action> {
             let missing_ms = row.missing_since_ms.map_or(0, |since| now_ms.saturating_sub(since));
             (missing_ms >= MISSING_CONFIRM_MS).then_some(Action::Lost(id))
         }
-        (true, Some(seen)) if row.placement == Placement::Queued || row.status != seen.status => Some(Action::Absorb(id)),
+        (true, Some(seen)) if row.placement == Placement::Queued || row.status != seen.status => {
+            Some(Action::Absorb(id))
+        }
         (true, Some(seen)) if takes_egress(seen.status) && seen.egress_generation < row.egress_generation => {
             Some(Action::SetEgress(id))
         }
@@ -119,7 +120,7 @@ mod tests {
 
     fn check(row: Wanted, seen: &HashMap<SandboxId, Seen>, expected: &[fn(SandboxId) -> Action]) {
         let expected: Vec<_> = expected.iter().map(|action| action(SandboxId::from_bits(1))).collect();
-        assert_eq!(plan(&[row.clone()], seen, NOW), expected, "{row:?}");
+        assert_eq!(plan(std::slice::from_ref(&row), seen, NOW), expected, "{row:?}");
     }
 
     #[test]

@@ -64,16 +64,18 @@ impl Store {
     /// Makes a user with one key, together or not at all.
     pub(crate) async fn user_insert(&self, user: &User, key_hash: &str, now_ms: u64) -> Result<(), StoreError> {
         let mut tx = self.write.begin().await?;
-        sqlx::query("INSERT INTO users (id, slug, name, email, is_admin, created_at_ms) VALUES ($1, $2, $3, $4, $5, $6)")
-            .bind(&user.id)
-            .bind(&user.slug)
-            .bind(&user.name)
-            .bind(&user.email)
-            .bind(user.is_admin)
-            .bind(to_db(now_ms))
-            .execute(&mut *tx)
-            .await
-            .map_err(|error| StoreError::unique(error, "slug"))?;
+        sqlx::query(
+            "INSERT INTO users (id, slug, name, email, is_admin, created_at_ms) VALUES ($1, $2, $3, $4, $5, $6)",
+        )
+        .bind(&user.id)
+        .bind(&user.slug)
+        .bind(&user.name)
+        .bind(&user.email)
+        .bind(user.is_admin)
+        .bind(to_db(now_ms))
+        .execute(&mut *tx)
+        .await
+        .map_err(|error| StoreError::unique(error, "slug"))?;
         insert_key(&mut *tx, &user.id, key_hash, &KeyLimits::default(), now_ms).await?;
         tx.commit().await?;
         Ok(())
@@ -181,11 +183,7 @@ fn read_user(row: &SqliteRow) -> Result<User, StoreError> {
 fn read_key(row: &SqliteRow, hash: &str) -> Result<KeyRow, StoreError> {
     let damaged = |_| StoreError::Damaged { table: "api_keys", column: "limits", id: hash.to_owned() };
     let limits: String = row.try_get("limits")?;
-    Ok(KeyRow {
-        hash: hash.to_owned(),
-        limits: serde_json::from_str(&limits).map_err(damaged)?,
-        user: read_user(row)?,
-    })
+    Ok(KeyRow { hash: hash.to_owned(), limits: serde_json::from_str(&limits).map_err(damaged)?, user: read_user(row)? })
 }
 
 fn read_membership(row: &SqliteRow) -> Result<Membership, StoreError> {

@@ -32,7 +32,11 @@ pub(crate) fn row(number: u128) -> SandboxRow {
         id: SandboxId::from_bits(number),
         user_id: "u1".into(),
         team_id: None,
-        request: CreateSandbox { name: "test".into(), docker_image: Some("busybox".into()), ..CreateSandbox::default() },
+        request: CreateSandbox {
+            name: "test".into(),
+            docker_image: Some("busybox".into()),
+            ..CreateSandbox::default()
+        },
         secrets: Some("x1.sealed".into()),
         intent: Intent::Run,
         placement: Placement::Queued,

@@ -1,7 +1,7 @@
 use super::row::to_db;
 use super::{SandboxRow, Store, StoreError};
-use sqlx::{Sqlite, Transaction};
 use crate::quota::{HOUR_MS, Quota, Usage};
+use sqlx::{Sqlite, Transaction};
 use std::collections::BTreeSet;
 use warren_model::SandboxId;
 use warren_proto::http::KeyLimits;

@@ -119,12 +119,8 @@ mod tests {
         let user = prop::option::of(prop_oneof![Just("u1".to_owned()), Just("u2".to_owned())]);
         let status = prop::option::of(prop_oneof![Just(Status::Running), Just(Status::Error)]);
         let labels = prop::collection::btree_set(prop::sample::select(&LABELS[..]).prop_map(str::to_owned), 0..3);
-        (owner, user, status, labels, any::<bool>()).prop_map(|(owner, user_id, status, labels, active_only)| Selection {
-            owner,
-            user_id,
-            status,
-            labels,
-            active_only,
+        (owner, user, status, labels, any::<bool>()).prop_map(|(owner, user_id, status, labels, active_only)| {
+            Selection { owner, user_id, status, labels, active_only }
         })
     }
 

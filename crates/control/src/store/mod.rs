@@ -39,6 +39,6 @@ pub(crate) use insert::{Inserted, NewSandbox};
 pub(crate) use list::{Owner, Page, Selection};
 pub(crate) use login::ChallengeRow;
 pub(crate) use open::Store;
+pub(crate) use row::{Intent, Placement, SandboxRow};
 pub(crate) use sandbox::Updated;
 pub(crate) use secret::SecretRow;
-pub(crate) use row::{Intent, Placement, SandboxRow};

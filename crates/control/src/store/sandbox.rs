@@ -43,7 +43,8 @@ impl Store {
 
     /// All for which something may be left to do, oldest first.
     pub(crate) async fn sandboxes_unsettled(&self) -> Result<Vec<SandboxRow>, StoreError> {
-        let select = "SELECT * FROM sandboxes WHERE placement IN ('queued', 'placed', 'cleared') ORDER BY created_at_ms, id";
+        let select =
+            "SELECT * FROM sandboxes WHERE placement IN ('queued', 'placed', 'cleared') ORDER BY created_at_ms, id";
         read_all(&sqlx::query(select).fetch_all(&self.read).await?)
     }
 

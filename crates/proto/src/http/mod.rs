@@ -15,6 +15,7 @@ mod list;
 mod login;
 mod sandbox;
 mod secret;
+mod spec;
 mod status;
 mod timestamp;
 

@@ -1,0 +1,18 @@
+//! The public API as a client sees it, over a node without machines.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+mod access;
+mod accounts;
+mod batches;
+mod creating;
+mod deleting;
+mod ends;
+mod images;
+mod lists;
+mod login;
+mod network;
+mod recovery;
+mod refusals;
+mod server;
+mod wire;
