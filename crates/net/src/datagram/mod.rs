@@ -105,9 +105,10 @@ pub(crate) fn probe(shared: &Arc<Shared>, stack: &mut Stack, key: Key, probe: (u
 fn hand_over(stack: &mut Stack, key: Key, bytes: &[u8]) {
     let Some(slot) = stack.datagrams.slots.get_mut(&key) else { return };
     slot.last = Instant::now();
-    // An error of an earlier datagram is told by the task, which reads it too.
-    if slot.socket.try_send(bytes).is_err() {
-        stack.stats.dropped += 1;
+    match socket::send(&slot.socket, bytes) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => stack.stats.dropped += 1,
+        Err(error) => task::tell(stack, key, &error),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The task of one datagram flow: answers to the guest, and the end when it is idle.
 
-use super::socket::ECHO_LEN;
+use super::socket::{ECHO_LEN, ready, receive};
 use super::{Key, Kind};
 use crate::config::GUEST;
 use crate::stack::{Shared, Stack};
@@ -23,7 +23,7 @@ pub(super) async fn run(shared: &Arc<Shared>, key: Key, socket: &UdpSocket, evic
         let Some(idle) = left else { return };
         tokio::select! {
             () = evict.notified() => return,
-            ready = socket.readable() => {
+            ready = ready(socket) => {
                 if ready.is_ok() {
                     answers(&mut shared.lock(), key, socket);
                 }
@@ -48,7 +48,7 @@ fn answers(stack: &mut Stack, key: Key, socket: &UdpSocket) {
     let mut scratch = std::mem::take(&mut stack.datagrams.scratch);
     scratch.resize(DATAGRAM_BYTES_MAX, 0);
     for _ in 0..TURN_MAX {
-        match socket.try_recv(&mut scratch) {
+        match receive(socket, &mut scratch) {
             Ok(length) => {
                 if let Some(slot) = stack.datagrams.slots.get_mut(&key) {
                     (slot.last, slot.answered) = (Instant::now(), true);
@@ -78,7 +78,7 @@ fn packet(key: Key, answer: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Tells the guest of an error that the host was told of by ICMP.
-fn tell(stack: &mut Stack, key: Key, error: &io::Error) {
+pub(super) fn tell(stack: &mut Stack, key: Key, error: &io::Error) {
     let why = match error.kind() {
         io::ErrorKind::ConnectionRefused => Unreachable::Port,
         _ => Unreachable::Host,

@@ -70,17 +70,18 @@ impl Relay {
     fn step(&mut self, stack: &mut Stack) -> Step {
         let Some(flow) = stack.tcp.open_flow(self.key) else { return Step::Reset };
         let moved = match self.pass(flow.socket(), &stack.policy) {
-            Ok(true) => self.to_host(flow.socket()),
+            Ok(true) => self.carry_to_host(flow.socket()),
             Ok(false) => Ok(false),
             Err(broken) => {
                 stack.stats.denied += 1;
                 Err(broken)
             }
         };
-        let writes = moved.and_then(|writes| self.to_guest(flow.socket()).map(|()| writes)).unwrap_or_else(|Broken| {
-            flow.socket().abort();
-            false
-        });
+        let writes =
+            moved.and_then(|writes| self.carry_to_guest(flow.socket()).map(|()| writes)).unwrap_or_else(|Broken| {
+                flow.socket().abort();
+                false
+            });
         let timer = stack.engine.emit(flow);
         if !stack.engine.outbox.has_room() {
             stack.engine.outbox.wake_when_room(&flow.waker());
@@ -130,7 +131,7 @@ impl Relay {
     }
 
     /// Guest to host. True if the host takes no more for now.
-    fn to_host(&mut self, socket: &mut Socket<'_>) -> Result<bool, Broken> {
+    fn carry_to_host(&mut self, socket: &mut Socket<'_>) -> Result<bool, Broken> {
         while socket.can_recv() {
             let written = socket.recv(|bytes| match self.host.try_write(bytes) {
                 Ok(n) => (n, Ok(())),
@@ -150,7 +151,7 @@ impl Relay {
     }
 
     /// Host to guest.
-    fn to_guest(&mut self, socket: &mut Socket<'_>) -> Result<(), Broken> {
+    fn carry_to_guest(&mut self, socket: &mut Socket<'_>) -> Result<(), Broken> {
         while !self.host_ended && socket.can_send() {
             let read = socket.send(|room| match self.host.try_read(room) {
                 Ok(n) => (n, Ok(n)),

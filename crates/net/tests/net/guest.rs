@@ -14,6 +14,8 @@ use warren_net::{GATEWAY, GUEST};
 
 /// Bound of every wait of a test.
 const WAIT: Duration = Duration::from_secs(30);
+/// A test looks again at what it waits for at least so often.
+const TURN: Duration = Duration::from_millis(50);
 const MAC: [u8; 6] = [0x52, 0x54, 0, 0x12, 0x34, 0x56];
 
 pub(crate) struct Guest {
@@ -117,13 +119,13 @@ impl Guest {
         let mut got = Vec::new();
         self.until("received to the end", |guest| {
             let mut part = vec![0; 64 << 10];
-            match guest.tcp(handle).recv_slice(&mut part) {
-                Ok(taken) => {
-                    got.extend_from_slice(&part[..taken]);
-                    None
+            loop {
+                match guest.tcp(handle).recv_slice(&mut part) {
+                    Ok(0) => return None,
+                    Ok(taken) => got.extend_from_slice(&part[..taken]),
+                    Err(tcp::RecvError::Finished) => return Some(true),
+                    Err(tcp::RecvError::InvalidState) => return Some(false),
                 }
-                Err(tcp::RecvError::Finished) => Some(true),
-                Err(tcp::RecvError::InvalidState) => Some(false),
             }
         })
         .await
@@ -175,7 +177,7 @@ impl Guest {
             }
             assert!(std::time::Instant::now() < deadline, "not {what} within {WAIT:?}");
             let now = self.now();
-            let delay = self.iface.poll_delay(now, &self.sockets).map_or(Duration::from_millis(50), Into::into);
+            let delay = self.iface.poll_delay(now, &self.sockets).map_or(TURN, |delay| TURN.min(delay.into()));
             tokio::select! {
                 ready = self.stream.readable() => ready.unwrap(),
                 () = tokio::time::sleep(delay) => {}
