@@ -342,7 +342,7 @@ fn first_seen(id: SandboxId) -> Observation {
         started_at_ms: None,
         end: None,
         last_oom: None,
-        egress_generation: 1,
+        egress_generation: 0,
     }
 }
 

@@ -101,7 +101,7 @@ fn new_sandbox(
         image_build_id: None,
         image_digest: None,
         egress: spec.egress,
-        egress_generation: 1,
+        egress_generation: 0,
         egress_applied: 0,
         error_type: None,
         error_message: None,

@@ -1,11 +1,15 @@
+use super::limits::REFRESH_HOLD_MS;
 use super::{ApiError, show};
 use crate::auth::Caller;
 use crate::context::Context;
+use crate::reconcile::dispatch;
 use crate::store::SandboxRow;
 use axum::Json;
 use axum::extract::{Path, State};
 use std::sync::Arc;
-use warren_model::SandboxId;
+use std::time::Duration;
+use tokio::time::timeout;
+use warren_model::{SandboxId, Status};
 use warren_proto::http::{ErrorBody, ErrorCode, ErrorContext, Logs, Sandbox};
 
 /// The sandbox of that id, if the caller may use it.
@@ -62,5 +66,19 @@ pub(super) async fn error_context(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<ErrorContext>, ApiError> {
+    let row = find(&cx, &caller, &id).await?;
+    if row.status != Status::Running {
+        return Ok(Json(show::error_context(row)));
+    }
+    // The guest knows best, if it answers: the fault that the client asks about may be a moment old.
+    let asking = cx.tasks.spawn({
+        let (cx, id) = (cx.clone(), row.id.clone());
+        async move { dispatch::refresh(&cx, &id).await }
+    });
+    match timeout(Duration::from_millis(REFRESH_HOLD_MS), asking).await {
+        Ok(Ok(refreshed)) => refreshed?,
+        Ok(Err(panic)) => return Err(ApiError::internal(&panic)),
+        Err(_) => tracing::debug!(sandbox = %row.id, "guest did not answer in time; the store must do"),
+    }
     Ok(Json(show::error_context(find(&cx, &caller, &id).await?)))
 }

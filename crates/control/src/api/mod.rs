@@ -44,6 +44,9 @@ pub mod limits {
     pub const DELETE_HOLD_MS: u64 = 15_000;
     /// A new egress policy is answered when it is applied, at the latest after this time, milliseconds.
     pub const EGRESS_HOLD_MS: u64 = 2_000;
+    /// An error context is answered when the guest was asked, at the latest after this time, milliseconds: the client gives up
+    /// after ten seconds.
+    pub const REFRESH_HOLD_MS: u64 = 3_000;
     /// Lifetime of a token for the data plane, milliseconds (24 hours).
     pub const TOKEN_LIFE_MS: u64 = 24 * 3600 * 1000;
     /// Sandboxes that one bulk delete ends on the node at once.

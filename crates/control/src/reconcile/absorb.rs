@@ -109,7 +109,7 @@ mod tests {
             started_at_ms: None,
             end: None,
             last_oom: None,
-            egress_generation: 1,
+            egress_generation: 0,
         }
     }
 

@@ -125,7 +125,7 @@ impl World {
                 started_at_ms: None,
                 end: None,
                 last_oom: None,
-                egress_generation: 1,
+                egress_generation: 0,
             };
             self.under_way.push(seen.clone());
             self.node.insert(id.clone(), seen);

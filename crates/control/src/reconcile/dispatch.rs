@@ -5,7 +5,7 @@ use crate::clock::now_ms;
 use crate::context::Context;
 use crate::store::{Placement, SandboxRow, StoreError, Updated};
 use std::collections::BTreeMap;
-use warren_model::{EndReason, SandboxId, SandboxSpec};
+use warren_model::{EndReason, SandboxId, SandboxSpec, Status};
 use warren_proto::node::{CreateError, NodeError, Observation};
 
 /// What became of an offer.
@@ -116,9 +116,20 @@ pub(crate) async fn observed(cx: &Context, seen: &Observation) -> Result<(), Sto
         cx.changes.tell(&seen.id);
         if row.status.is_terminal() {
             cx.room();
+        } else if row.status == Status::Running && row.egress_applied < row.egress_generation {
+            // The policy changed while it started.
+            cx.nudge.notify_one();
         }
     }
     Ok(())
+}
+
+/// Asks the node about a running sandbox, for what shows up only when asked, such as out-of-memory kills.
+pub(crate) async fn refresh(cx: &Context, id: &SandboxId) -> Result<(), StoreError> {
+    match cx.node.get(id).await {
+        Some(seen) => observed(cx, &seen).await,
+        None => Ok(()),
+    }
 }
 
 async fn end(cx: &Context, id: &SandboxId, reason: EndReason, message: &str) -> Result<(), StoreError> {

@@ -44,7 +44,7 @@ pub(crate) fn row(number: u128) -> SandboxRow {
         image_build_id: None,
         image_digest: None,
         egress: EgressPolicy::Deny(vec![]),
-        egress_generation: 1,
+        egress_generation: 0,
         egress_applied: 0,
         error_type: None,
         error_message: None,

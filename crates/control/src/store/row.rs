@@ -43,6 +43,7 @@ pub(crate) struct SandboxRow {
     pub(crate) image_build_id: Option<String>,
     pub(crate) image_digest: Option<String>,
     pub(crate) egress: EgressPolicy,
+    /// 0 is the policy of the create call.
     pub(crate) egress_generation: u64,
     pub(crate) egress_applied: u64,
     pub(crate) error_type: Option<String>,

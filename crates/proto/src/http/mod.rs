@@ -56,7 +56,7 @@ pub mod limits {
     /// Longest idempotency key, bytes.
     pub const IDEMPOTENCY_KEY_LEN_MAX: usize = 256;
     /// Longest image reference, bytes.
-    pub const REFERENCE_LEN_MAX: usize = 512;
+    pub const REFERENCE_LEN_MAX: usize = warren_model::reference::LEN_MAX;
     /// Longest lifetime and idle timeout, minutes (ten years).
     pub const TIMEOUT_MINUTES_MAX: i64 = 10 * 366 * 24 * 60;
     /// Arguments of a start command, its program included.

@@ -2,6 +2,7 @@
 
 use super::{CreateSandbox, FieldError, Invalid, StartCommand, limits};
 use std::time::Duration;
+use warren_model::reference::Reference;
 use warren_model::{SandboxSpec, Shape, limits as spec_limits};
 
 impl TryFrom<&CreateSandbox> for SandboxSpec {
@@ -70,15 +71,12 @@ impl Faults {
 fn image(request: &CreateSandbox) -> Result<String, FieldError> {
     let field = "docker_image";
     let text = request.docker_image.as_deref().map(str::trim).unwrap_or_default();
-    let printable = text.bytes().all(|b| b.is_ascii_graphic());
-    match text.len() {
-        0 => Err(FieldError::body(field, "is required")),
-        n if n > limits::REFERENCE_LEN_MAX || !printable => {
-            let msg =
-                format!("expected an image reference of at most {} printable characters", limits::REFERENCE_LEN_MAX);
-            Err(FieldError::body(field, msg))
-        }
-        _ => Ok(text.to_owned()),
+    if text.is_empty() {
+        return Err(FieldError::body(field, "is required"));
+    }
+    match Reference::parse(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(bad) => Err(FieldError::body(field, bad.to_string())),
     }
 }
 

@@ -87,7 +87,7 @@ pub struct Observation {
     pub end: Option<crate::shim::End>,
     /// Last out-of-memory kill in the guest, for people; the sandbox may go on.
     pub last_oom: Option<String>,
-    /// Generation of the egress policy in force.
+    /// Generation of the egress policy in force; 0 is the policy of the spec.
     pub egress_generation: u64,
 }
 
