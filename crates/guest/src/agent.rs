@@ -13,12 +13,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use warren_proto::guest::command_session::limits::MESSAGE_LEN_MAX;
 
 /// Bytes that wait to be sent, all streams together.
 const OUTGOING_LEN_MAX: usize = 1 << 20;
-/// Bytes of long messages that are being received, all calls together; at least one of the longest.
-const RECEIVING_LEN_MAX: usize = MESSAGE_LEN_MAX;
+/// Streams of input at once.
+const INPUT_STREAMS_MAX: usize = 8;
 /// How long emptied cgroups may wait for their removal.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -34,8 +33,8 @@ pub struct Agent {
     pub sessions: Sessions,
     /// Bounds what waits to be sent.
     pub outgoing: Rc<Budget>,
-    /// Bounds what is being received, bytes.
-    pub receiving: Semaphore,
+    /// Bounds the streams of input: each holds a window while its command does not read.
+    pub input_streams: Semaphore,
     /// For reads from commands.
     pub scratch: RefCell<Box<[u8]>>,
     /// What commands start from; `None` until the guest is initialised.
@@ -57,7 +56,7 @@ impl Agent {
             oom: OomWatch::new(),
             sessions: Sessions::default(),
             outgoing: Budget::new(OUTGOING_LEN_MAX),
-            receiving: Semaphore::new(RECEIVING_LEN_MAX),
+            input_streams: Semaphore::new(INPUT_STREAMS_MAX),
             scratch: RefCell::new(vec![0; crate::session::READ_LEN_MAX].into()),
             defaults: RefCell::default(),
             start_command: StartCommand::default(),

@@ -7,9 +7,13 @@ use h2::RecvStream;
 use http::{Method, Request, StatusCode};
 use std::rc::Rc;
 use tokio::io::{AsyncRead, AsyncWrite};
-use warren_proto::guest::limits::{CONNECTION_WINDOW, FRAME_LEN_MAX, JSON_LEN_MAX, STREAM_WINDOW, STREAMS_MAX};
+use warren_proto::guest::limits::{FRAME_LEN_MAX, JSON_LEN_MAX, STREAMS_MAX};
 use warren_proto::guest::paths;
 
+/// Window of one request's body, bytes: what the host may send ahead of the agent's taking it.
+const STREAM_WINDOW: u32 = 256 << 10;
+/// Window of all bodies together, bytes; with what waits to be sent, it bounds the agent's memory.
+const CONNECTION_WINDOW: u32 = 4 << 20;
 /// Longest list of headers of one request, bytes.
 const HEADERS_LEN_MAX: u32 = 16 << 10;
 /// Most bytes of one stream that wait in the connection.

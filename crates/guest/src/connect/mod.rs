@@ -5,6 +5,7 @@
 //! of that is the framing in `proto::guest::command_session` and the few lines of this folder.
 
 mod receive;
+mod spill;
 mod streams;
 mod timeout;
 mod unary;

@@ -31,7 +31,7 @@ const AFTER_KILL: Duration = Duration::from_millis(150);
 
 /// Starts a command, or finds the session that an earlier request of the same UUID has started.
 pub(super) async fn start(agent: &Rc<Agent>, headers: &HeaderMap, body: Incoming, deadline: Option<Instant>) -> Found {
-    let request: StartRequest = Messages::new(agent, headers, body)?.one().await?;
+    let request: StartRequest = Messages::new(headers, body)?.only().await?;
     let uuid = request.session_uuid.as_deref().map(|text| parse_uuid("session_uuid", text)).transpose()?;
     let fingerprint = fingerprint(&request);
     if let Some(known) = uuid.and_then(|uuid| agent.sessions.by_uuid(uuid)) {
@@ -92,13 +92,15 @@ pub(super) async fn connect(
     body: Incoming,
     deadline: Option<Instant>,
 ) -> Found {
-    let request: ConnectRequest = Messages::new(agent, headers, body)?.one().await?;
+    let request: ConnectRequest = Messages::new(headers, body)?.only().await?;
     Ok((find(agent, request.session)?, deadline))
 }
 
 /// Writes a stream of input to a session, each part before the next is read.
 pub(super) async fn stream_input(agent: &Agent, headers: &HeaderMap, body: Incoming) -> Result<Bytes, ConnectError> {
-    let mut messages = Messages::new(agent, headers, body)?;
+    let too_many = |_| ConnectError::new(Code::ResourceExhausted, "too many streams of input");
+    let _turn = agent.input_streams.try_acquire().map_err(too_many)?;
+    let mut messages = Messages::new(headers, body)?;
     let mut session = None;
     while let Some(message) = messages.next::<StreamInputRequest>().await? {
         match message.event {
@@ -136,8 +138,7 @@ pub(super) async fn write_input(
 /// Equal for requests that ask for the same. Within one life of the agent only.
 fn fingerprint(request: &StartRequest) -> u64 {
     let mut hasher = DefaultHasher::new();
-    // Maps are ordered, so that equal requests have equal bytes.
-    request.encode_to_vec().hash(&mut hasher);
+    request.hash(&mut hasher);
     hasher.finish()
 }
 

@@ -23,11 +23,11 @@ pub(super) async fn call(
     let timeout = parse_timeout(headers.get(TIMEOUT_HEADER).map(HeaderValue::as_bytes))?;
     let work = async {
         match method {
-            "SendInput" => send_input(agent, unary(agent, headers, body).await?).await,
-            "SendSignal" => send_signal(agent, unary(agent, headers, body).await?),
-            "Update" => update(agent, unary(agent, headers, body).await?),
+            "SendInput" => send_input(agent, unary(headers, body).await?).await,
+            "SendSignal" => send_signal(agent, unary(headers, body).await?),
+            "Update" => update(agent, unary(headers, body).await?),
             _ => {
-                let ListRequest {} = unary(agent, headers, body).await?;
+                let ListRequest {} = unary(headers, body).await?;
                 Ok(ListResponse { sessions: agent.sessions.list() }.encode_to_vec().into())
             }
         }

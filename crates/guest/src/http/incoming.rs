@@ -12,6 +12,9 @@ pub enum BodyError {
     /// It is longer than it may be.
     #[error("the request's body is longer than {0} bytes")]
     TooLong(usize),
+    /// There is no room for it.
+    #[error("no memory for the request's body: {0}")]
+    Storage(#[from] std::io::Error),
 }
 
 /// A request's body. The peer may send on only as its parts are asked for: one that is not read costs one window of memory.
@@ -40,6 +43,11 @@ impl Incoming {
                 Ok(Some(part))
             }
         }
+    }
+
+    /// Whether nothing comes behind what has been handed out.
+    pub fn is_at_end(&self) -> bool {
+        self.stream.is_end_stream()
     }
 
     /// The next part if it has arrived already.

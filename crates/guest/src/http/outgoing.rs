@@ -66,16 +66,16 @@ impl Outgoing {
         Self { stream: Some(stream), budget }
     }
 
-    /// Waits for leave to send up to `want` bytes. Dropping the answer gives it back.
+    /// Waits for leave to send up to `want` bytes, and not less than `least`. Dropping the answer gives it back.
     ///
     /// To be asked for only when there are bytes to send: what is granted here is taken from the window of the whole connection.
-    pub fn poll_room(&mut self, want: usize, cx: &mut Context<'_>) -> Poll<Result<Room, Gone>> {
+    pub fn poll_room(&mut self, want: usize, least: usize, cx: &mut Context<'_>) -> Poll<Result<Room, Gone>> {
         let stream = self.stream.as_mut().ok_or(Gone)?;
-        let want = want.clamp(1, CHUNK_LEN_MAX);
-        if stream.capacity() == 0 {
+        let want = want.clamp(least, CHUNK_LEN_MAX);
+        if stream.capacity() < want {
             stream.reserve_capacity(want);
         }
-        while stream.capacity() == 0 {
+        while stream.capacity() < least {
             match ready!(stream.poll_capacity(cx)) {
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return Poll::Ready(Err(Gone)),
@@ -121,7 +121,7 @@ impl Outgoing {
     /// Sends all of `bytes` as the peer takes them.
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), Gone> {
         while !bytes.is_empty() {
-            let room = poll_fn(|cx| self.poll_room(bytes.len(), cx)).await?;
+            let room = poll_fn(|cx| self.poll_room(bytes.len(), 1, cx)).await?;
             let part = bytes.split_to(room.len());
             self.send(part, room)?;
         }

@@ -47,6 +47,7 @@ impl From<BodyError> for Refusal {
         let (status, code) = match error {
             BodyError::Cut(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             BodyError::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            BodyError::Storage(_) => (StatusCode::INSUFFICIENT_STORAGE, "no_space"),
         };
         Self { status, code, message: error.to_string() }
     }

@@ -55,9 +55,9 @@ impl Source {
         let want = scratch.len().min(self.left.unwrap_or(usize::MAX));
         let (room, want) = match watchers.last_mut() {
             None => (None, want),
-            Some(pace) => match ready!(pace.out.poll_room(want + DATA_PREFIX_LEN_MAX, cx)) {
+            Some(pace) => match ready!(pace.out.poll_room(want + DATA_PREFIX_LEN_MAX, DATA_PREFIX_LEN_MAX + 1, cx)) {
                 Ok(room) => {
-                    let fits = room.len().saturating_sub(DATA_PREFIX_LEN_MAX).clamp(1, want);
+                    let fits = want.min(room.len() - DATA_PREFIX_LEN_MAX);
                     (Some(room), fits)
                 }
                 Err(_) => (None, want),

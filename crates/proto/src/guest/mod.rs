@@ -18,10 +18,12 @@ pub mod limits {
     pub const JSON_LEN_MAX: usize = 4 << 20;
     /// HTTP/2: most streams at once on the channel.
     pub const STREAMS_MAX: u32 = 4096;
-    /// HTTP/2: window of one stream, bytes.
-    pub const STREAM_WINDOW: u32 = 1 << 20;
-    /// HTTP/2: window of the connection, bytes.
-    pub const CONNECTION_WINDOW: u32 = 4 << 20;
+    /// HTTP/2: window of one stream on the host's side, bytes.
+    pub const STREAM_WINDOW: u32 = 512 << 10;
+    /// HTTP/2: window of the connection on the host's side, bytes. A stream whose client does not read holds its own window's
+    /// worth of this one, so it must have room for more of those than anybody leaves unread: here 256. (The agent's windows are
+    /// its own affair: it never leaves a body unread for long.)
+    pub const CONNECTION_WINDOW: u32 = 128 << 20;
     /// HTTP/2: largest data frame, bytes.
     pub const FRAME_LEN_MAX: u32 = 256 << 10;
     /// One `read-file` answer, bytes of file content.

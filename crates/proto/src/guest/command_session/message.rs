@@ -2,7 +2,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 
 /// A terminal for the command, with its size.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Pty {
     /// Size.
     #[prost(message, optional, tag = "1")]
@@ -10,7 +10,7 @@ pub struct Pty {
 }
 
 /// Size of a terminal in characters.
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct PtySize {
     /// Columns.
     #[prost(uint32, tag = "1")]
@@ -21,7 +21,7 @@ pub struct PtySize {
 }
 
 /// What to run.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct CommandSpec {
     /// Program; always `/bin/bash` from the public client.
     #[prost(string, tag = "1")]
@@ -67,7 +67,7 @@ pub struct ListResponse {
 }
 
 /// Starts a command, or attaches to the session of that UUID.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct StartRequest {
     /// What to run.
     #[prost(message, optional, tag = "1")]
