@@ -41,15 +41,25 @@ pub fn cached(data_dir: &Path) -> Option<Verdict> {
 }
 
 /// Decides, by a probe if need be. `scratch` is a folder that may be filled.
-pub(crate) async fn decide(choice: AccelChoice, data_dir: &Path, machine: &Machine, assets_key: &str) -> Result<Verdict, String> {
+pub(crate) async fn decide(
+    choice: AccelChoice,
+    data_dir: &Path,
+    machine: &Machine,
+    assets_key: &str,
+) -> Result<Verdict, String> {
     let key = format!("{assets_key} {} {}", qemu_version(&machine.qemu), cpu_model());
     let verdict = |accel, why: &str| Verdict { accel, why: why.to_owned(), key: key.clone() };
     match choice {
         AccelChoice::Tcg => return Ok(verdict(Accel::Tcg, "asked for")),
         AccelChoice::Kvm => {
-            return probe(data_dir, machine).await.map(|()| verdict(Accel::Kvm, "asked for, and the guest kernel boots")).map_err(
-                |problem| format!("hardware virtualization was asked for, but the guest kernel does not boot with it: {problem}"),
-            );
+            return probe(data_dir, machine)
+                .await
+                .map(|()| verdict(Accel::Kvm, "asked for, and the guest kernel boots"))
+                .map_err(|problem| {
+                    format!(
+                        "hardware virtualization was asked for, but the guest kernel does not boot with it: {problem}"
+                    )
+                });
         }
         AccelChoice::Auto => {}
     }

@@ -55,7 +55,10 @@ pub(crate) fn admit(host: &Host, promised: &Promised, shape: Shape) -> Verdict {
         return Verdict::Full(format!("{} of {capacity} MiB of guest memory are promised", promised.memory_mib));
     }
     if host.memory_free_mib < MEMORY_FREE_MIN_MIB {
-        return Verdict::Full(format!("{} MiB of memory are free, {MEMORY_FREE_MIN_MIB} are needed", host.memory_free_mib));
+        return Verdict::Full(format!(
+            "{} MiB of memory are free, {MEMORY_FREE_MIN_MIB} are needed",
+            host.memory_free_mib
+        ));
     }
     if host.disk_free_mib < DISK_FREE_MIN_MIB {
         return Verdict::Full(format!("{} MiB of disk are free, {DISK_FREE_MIN_MIB} are needed", host.disk_free_mib));

@@ -53,7 +53,8 @@ impl SharedNode {
         body: Option<&(impl serde::Serialize + Sync)>,
     ) -> Result<A, NodeError> {
         let (_, client) = self.shim(id)?;
-        let no_answer = |e: crate::shim_client::ShimClientError| NodeError::NoAnswer { id: id.clone(), problem: e.to_string() };
+        let no_answer =
+            |e: crate::shim_client::ShimClientError| NodeError::NoAnswer { id: id.clone(), problem: e.to_string() };
         client.call(method, path, body, CALL_WAIT).await.map_err(no_answer)
     }
 
@@ -116,7 +117,10 @@ impl NodeApi for SharedNode {
         // A closed queue means that it is ending already: then `ended` resolves at once, and the live list is the truth.
         let _ = handle.terminate.send((reason, message.to_owned(), done)).await;
         let wait = tokio::time::timeout(TERMINATE_WAIT, ended).await;
-        wait.map(drop).map_err(|_| NodeError::NoAnswer { id: id.clone(), problem: format!("it did not end within {TERMINATE_WAIT:?}") })
+        wait.map(drop).map_err(|_| NodeError::NoAnswer {
+            id: id.clone(),
+            problem: format!("it did not end within {TERMINATE_WAIT:?}"),
+        })
     }
 
     async fn get(&self, id: &SandboxId) -> Option<Observation> {
@@ -180,7 +184,7 @@ impl NodeApi for SharedNode {
     }
 
     async fn import_image(&self, path: PathBuf, name: &str) -> Result<ImageRecord, ImageError> {
-        self.0.services.images.import(&path, name).await.map(|image| image.record)
+        self.0.services.images.import(path, name).await.map(|image| image.record)
     }
 
     async fn images(&self) -> Result<Vec<ImageRecord>, ImageError> {

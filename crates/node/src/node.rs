@@ -124,9 +124,9 @@ impl Node {
         let verdict = accel::decide(config.accel, &data_dir, &machine, &assets.key).await.map_err(OpenError::Accel)?;
         machine.accel = verdict.accel;
         let templates_dir = data_dir.join("templates");
-        let templates = Templates::open(templates_dir.clone(), machine.clone(), &assets.key).map_err(io("open", &templates_dir))?;
+        let templates =
+            Templates::open(templates_dir.clone(), machine.clone(), &assets.key).map_err(io("open", &templates_dir))?;
         let images = warren_image::Store::open(&data_dir.join("images"), config.images.clone())
-            .await
             .map_err(|e| OpenError::Images(e.to_string()))?;
         let ended_dir = data_dir.join("ended");
         let ended = EndedRecords::open(ended_dir.clone()).map_err(io("open", &ended_dir))?;
@@ -144,6 +144,9 @@ impl Node {
         node.load_ended();
         let left = Folder::all(&sandboxes).map_err(io("read", &sandboxes))?;
         node.adopt_all(left).await;
+        // Only now that everything that runs has its lease.
+        let unused = node.services.images.collect().await;
+        tracing::debug!(unused, "images collected");
         Ok(node)
     }
 
@@ -185,7 +188,12 @@ impl Node {
     }
 
     /// Lets a driver run, and moves the sandbox to the ended ones after it.
-    pub(crate) fn run(self: &Arc<Self>, id: SandboxId, handle: &Handle, driving: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn run(
+        self: &Arc<Self>,
+        id: SandboxId,
+        handle: &Handle,
+        driving: impl Future<Output = ()> + Send + 'static,
+    ) {
         let (node, seen) = (self.clone(), handle.seen.clone());
         tokio::spawn(async move {
             // Awaited in a task of its own, so that a panic in it still takes the sandbox off the list of live ones.
@@ -218,9 +226,11 @@ impl Node {
         match live {
             Ok(Some((client, state))) => {
                 tracing::info!(sandbox = %id, phase = ?state.phase, "adopted");
+                let leased = intent.image_digest.as_deref().and_then(|digest| self.services.images.lease(digest));
+                let adopted = Adopted { client, state, shim_pid: pid, lease: leased.map(|image| image.lease) };
                 let (driver, handle) = Driver::new(id.clone(), folder, intent, self.services.clone());
                 self.known().live.insert(id.clone(), handle.clone());
-                self.run(id, &handle, driver.adopt(Adopted { client, state, shim_pid: pid }));
+                self.run(id, &handle, driver.adopt(adopted));
             }
             _ => self.bury(id, folder, intent, pid).await,
         }
@@ -236,7 +246,8 @@ impl Node {
         let end = folder.end().or_else(|| {
             had_machine.then(|| End {
                 reason: EndReason::NodeLost,
-                message: "the machine that ran it was restarted, or its shim was killed, while nobody watched".to_owned(),
+                message: "the machine that ran it was restarted, or its shim was killed, while nobody watched"
+                    .to_owned(),
                 at_ms: host::now_ms(),
                 exit_code: None,
                 logs: String::new(),
@@ -283,7 +294,9 @@ fn shim_pid(dir: &Path) -> Option<u32> {
 fn load_key(path: &Path) -> std::io::Result<[u8; 32]> {
     use std::os::unix::fs::OpenOptionsExt;
     match std::fs::read(path) {
-        Ok(bytes) => bytes.try_into().map_err(|_| std::io::Error::other("it is not 32 bytes long; remove it to make a new one")),
+        Ok(bytes) => {
+            bytes.try_into().map_err(|_| std::io::Error::other("it is not 32 bytes long; remove it to make a new one"))
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let key: [u8; 32] = host::random()?;
             let mut options = std::fs::OpenOptions::new();

@@ -8,12 +8,12 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use warren_proto::guest::limits;
@@ -162,23 +162,37 @@ impl ShimClient {
 }
 
 /// A process by a descriptor, so that a reused pid is never mistaken for it.
-pub(crate) struct ProcessHandle(AsyncFd<OwnedFd>);
+#[derive(Clone)]
+pub(crate) struct ProcessHandle(Arc<OwnedFd>);
 
 impl ProcessHandle {
     /// `None` if there is no such process (any more).
     pub(crate) fn open(pid: u32) -> Option<ProcessHandle> {
         let pid = rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)?;
-        let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::NONBLOCK).ok()?;
-        AsyncFd::with_interest(fd, tokio::io::Interest::READABLE).ok().map(ProcessHandle)
+        let fd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()?;
+        Some(ProcessHandle(Arc::new(fd)))
     }
 
     /// Kills it at once.
     pub(crate) fn kill(&self) {
-        let _ = rustix::process::pidfd_send_signal(self.0.get_ref().as_fd(), rustix::process::Signal::KILL);
+        let _ = rustix::process::pidfd_send_signal(&*self.0, rustix::process::Signal::KILL);
+    }
+
+    /// Whether it is gone now.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.poll(Duration::ZERO)
     }
 
     /// Waits until it is gone, at most `wait`; whether it is.
     pub(crate) async fn gone(&self, wait: Duration) -> bool {
-        tokio::time::timeout(wait, self.0.readable()).await.is_ok()
+        let process = self.clone();
+        // On a thread of its own: waits are short, bounded and rare, and end before a runtime stops.
+        self.is_gone() || tokio::task::spawn_blocking(move || process.poll(wait)).await.unwrap_or(false)
+    }
+
+    fn poll(&self, wait: Duration) -> bool {
+        let mut fds = [rustix::event::PollFd::new(&*self.0, rustix::event::PollFlags::IN)];
+        let wait = rustix::event::Timespec::try_from(wait).ok();
+        matches!(rustix::event::poll(&mut fds, wait.as_ref()), Ok(1..))
     }
 }

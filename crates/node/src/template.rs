@@ -103,7 +103,10 @@ impl Templates {
         for scrap in ["root.raw", "root.qcow2"] {
             let _ = std::fs::remove_file(dir.join(scrap));
         }
-        tokio::task::spawn_blocking(move || memory.sync_all()).await.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
+        tokio::task::spawn_blocking(move || memory.sync_all())
+            .await
+            .map_err(|e| e.to_string())?
+            .map_err(|e| e.to_string())
     }
 }
 
@@ -121,7 +124,7 @@ pub(crate) async fn boot(
     std::fs::File::create(&raw).and_then(|f| f.set_len(EMPTY_DISK_LEN)).map_err(text)?;
     let overlay = dir.join("root.qcow2");
     let _ = std::fs::remove_file(&overlay);
-    create_overlay(&overlay, &raw, EMPTY_DISK_LEN).map_err(|e| e.to_string())?;
+    create_overlay(&overlay, &raw, EMPTY_DISK_LEN, &[]).map_err(|e| e.to_string())?;
     let config = VmConfig {
         machine: machine.clone(),
         shape,

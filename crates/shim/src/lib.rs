@@ -22,7 +22,7 @@ pub const SHIM_SOCKET: &str = "shim.sock";
 pub const END_FILE: &str = "end.json";
 /// The shim's log in its sandbox's folder.
 pub const LOG_FILE: &str = "shim.log";
-/// The sandbox's disk in its folder.
+/// The sandbox's disk in its folder, made by the node before it asks for a boot.
 pub const DISK_FILE: &str = "disk.qcow2";
 
 /// Why a shim could not do its work.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use warren_net::NetworkHandle;
 use warren_proto::guest::{InitDone, paths};
 use warren_proto::shim::Boot;
-use warren_vmm::{MachineFiles, Memory, OverlayError, SpawnError, Vm, VmConfig, VmError, create_overlay};
+use warren_vmm::{MachineFiles, Memory, SpawnError, Vm, VmConfig, VmError};
 
 /// Longest wait for the agent of a restored machine.
 const RESTORED_AGENT_WAIT: Duration = Duration::from_secs(30);
@@ -24,8 +24,6 @@ const INIT_WAIT: Duration = Duration::from_secs(60);
 /// Why a machine did not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
-    #[error("make the sandbox's disk: {0}")]
-    Overlay(#[from] OverlayError),
     #[error("{0}")]
     Spawn(#[from] SpawnError),
     #[error("restore the machine: {0}")]
@@ -74,7 +72,6 @@ pub(crate) async fn start(
     spawned: impl Fn(Option<u32>),
 ) -> Result<Started, StartError> {
     let mut steps = Steps { last: Instant::now(), ms: BTreeMap::new() };
-    create_overlay(Path::new(DISK_FILE), &boot.root_disk, boot.disk_mib << 20)?;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(StartError::Network)?;
     parts.network = Some(network::start(ours, boot.egress.clone()).map_err(StartError::Network)?);
     boot.init.network = Some(network::guest_network());

@@ -3,11 +3,20 @@
 //! Format: QEMU's `docs/interop/qcow2.txt`, version 3.
 
 use std::fs::OpenOptions;
-use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const CLUSTER_BITS: u32 = 16;
 const CLUSTER: u64 = 1 << CLUSTER_BITS;
+/// Bytes of one piece that an overlay can start with.
+pub const OVERLAY_PIECE: u64 = CLUSTER;
+/// Most pieces: they and their tables are counted by one refcount block.
+const PIECES_MAX: usize = 8192;
+const REFCOUNT_TABLE_AT: u64 = CLUSTER;
+const REFCOUNT_BLOCK_AT: u64 = 2 * CLUSTER;
+const L1_TABLE_AT: u64 = 3 * CLUSTER;
+/// Flag of a table entry: the cluster has one user and may be written in place.
+const COPIED: u64 = 1 << 63;
 /// Bytes of guest disk that one L1 entry maps: a cluster of L2 entries, 8 bytes each.
 const PER_L1_ENTRY: u64 = CLUSTER / 8 * CLUSTER;
 /// Refcounts are 16 bits wide (order 4).
@@ -28,6 +37,9 @@ pub enum OverlayError {
     /// The backing file's name is too long for the format.
     #[error("backing file name is over {BACKING_LEN_MAX} bytes")]
     BackingName,
+    /// Pieces are not whole clusters in ascending order within the disk.
+    #[error("what the disk is to start with is not made of whole clusters in order")]
+    Pieces,
     /// The file system refused.
     #[error("write {path}")]
     Io {
@@ -54,8 +66,8 @@ fn header(backing: &[u8], backing_format: &[u8], size: u64) -> Vec<u8> {
     word64(&mut out, size);
     word32(&mut out, 0); // no encryption
     word32(&mut out, l1_entries);
-    word64(&mut out, 3 * CLUSTER); // L1 table
-    word64(&mut out, CLUSTER); // refcount table
+    word64(&mut out, L1_TABLE_AT);
+    word64(&mut out, REFCOUNT_TABLE_AT);
     word32(&mut out, 1); // its clusters
     word32(&mut out, 0); // internal snapshots
     word64(&mut out, 0); // their table
@@ -73,10 +85,12 @@ fn header(backing: &[u8], backing_format: &[u8], size: u64) -> Vec<u8> {
     out
 }
 
-/// Makes `path` an empty qcow2 of `size` bytes over the raw file `backing`. Fails if `path` exists.
+/// Makes `path` a qcow2 of `size` bytes over the raw file `backing`, with `pieces` written into it: clusters of
+/// [`OVERLAY_PIECE`] bytes by offset, ascending. Fails if `path` exists.
 ///
-/// Layout: header, refcount table, refcount block, L1 table, one cluster each; the file is sparse.
-pub fn create_overlay(path: &Path, backing: &Path, size: u64) -> Result<(), OverlayError> {
+/// Layout: header, refcount table, refcount block, L1 table, one cluster each, then an L2 table before the first piece of each
+/// part of the disk that needs one; the file is sparse.
+pub fn create_overlay(path: &Path, backing: &Path, size: u64, pieces: &[(u64, &[u8])]) -> Result<(), OverlayError> {
     use std::os::unix::ffi::OsStrExt;
     if size == 0 || !size.is_multiple_of(512) || size > SIZE_MAX {
         return Err(OverlayError::Size(size));
@@ -85,19 +99,41 @@ pub fn create_overlay(path: &Path, backing: &Path, size: u64) -> Result<(), Over
     if backing.len() > BACKING_LEN_MAX {
         return Err(OverlayError::BackingName);
     }
-    write(path, backing, size).map_err(|source| OverlayError::Io { path: path.display().to_string(), source })
+    let sound = |pair: &[(u64, &[u8])]| pair[0].0 < pair[1].0;
+    let fits =
+        |piece: &(u64, &[u8])| piece.0.is_multiple_of(CLUSTER) && piece.1.len() as u64 == CLUSTER && piece.0 < size;
+    if !pieces.iter().all(fits) || !pieces.windows(2).all(sound) || pieces.len() > PIECES_MAX {
+        return Err(OverlayError::Pieces);
+    }
+    write(path, backing, size, pieces).map_err(|source| OverlayError::Io { path: path.display().to_string(), source })
 }
 
-fn write(path: &Path, backing: &[u8], size: u64) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(&header(backing, b"raw", size))?;
-    file.seek(SeekFrom::Start(CLUSTER))?;
-    file.write_all(&(2 * CLUSTER).to_be_bytes())?;
-    file.seek(SeekFrom::Start(2 * CLUSTER))?;
-    for _ in 0..4 {
-        file.write_all(&1u16.to_be_bytes())?;
+fn write(path: &Path, backing: &[u8], size: u64, pieces: &[(u64, &[u8])]) -> std::io::Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all_at(&header(backing, b"raw", size), 0)?;
+    file.write_all_at(&(REFCOUNT_BLOCK_AT).to_be_bytes(), REFCOUNT_TABLE_AT)?;
+    let mut clusters = 4;
+    let mut l2 = None;
+    for (offset, bytes) in pieces {
+        let l1_index = offset / PER_L1_ENTRY;
+        let table = match l2 {
+            Some((index, table)) if index == l1_index => table,
+            _ => {
+                let table = clusters * CLUSTER;
+                clusters += 1;
+                file.write_all_at(&(table | COPIED).to_be_bytes(), L1_TABLE_AT + 8 * l1_index)?;
+                l2 = Some((l1_index, table));
+                table
+            }
+        };
+        let data = clusters * CLUSTER;
+        clusters += 1;
+        file.write_all_at(&(data | COPIED).to_be_bytes(), table + 8 * (offset % PER_L1_ENTRY / CLUSTER))?;
+        file.write_all_at(bytes, data)?;
     }
-    file.set_len(4 * CLUSTER)
+    let refcounts: Vec<u8> = (0..clusters).flat_map(|_| 1u16.to_be_bytes()).collect();
+    file.write_all_at(&refcounts, REFCOUNT_BLOCK_AT)?;
+    file.set_len(clusters * CLUSTER)
 }
 
 #[cfg(test)]
@@ -112,7 +148,7 @@ mod tests {
         std::fs::write(&base, vec![7u8; 1 << 20]).unwrap();
         for size in [1 << 20, 5 << 30, 3 << 40] {
             let overlay = dir.path().join(format!("{size}.qcow2"));
-            create_overlay(&overlay, &base, size).unwrap();
+            create_overlay(&overlay, &base, size, &[]).unwrap();
             let check = Command::new("qemu-img").arg("check").arg(&overlay).output().unwrap();
             assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
             let info = Command::new("qemu-img").args(["info", "--output=json"]).arg(&overlay).output().unwrap();
@@ -132,8 +168,33 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for size in [0, 1, 513, u64::MAX, SIZE_MAX + 512] {
             let path = dir.path().join("x");
-            assert!(matches!(create_overlay(&path, Path::new("/b"), size), Err(OverlayError::Size(_))));
+            assert!(matches!(create_overlay(&path, Path::new("/b"), size, &[]), Err(OverlayError::Size(_))));
             assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn pieces_lie_over_the_image() {
+        let dir = tempfile::tempdir().unwrap();
+        let (base, overlay, raw) = (dir.path().join("base"), dir.path().join("overlay"), dir.path().join("raw"));
+        std::fs::write(&base, vec![7u8; 1 << 20]).unwrap();
+        let (a, b) = ([1u8; CLUSTER as usize], [2u8; CLUSTER as usize]);
+        let size = 2 << 30;
+        create_overlay(&overlay, &base, size, &[(0, &a), (CLUSTER, &b), (1 << 30, &a)]).unwrap();
+        let check = Command::new("qemu-img").arg("check").arg(&overlay).output().unwrap();
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+        assert!(
+            Command::new("qemu-img").args(["convert", "-O", "raw"]).args([&overlay, &raw]).status().unwrap().success()
+        );
+        let read = |at: u64| {
+            let mut byte = [0];
+            std::fs::File::open(&raw).unwrap().read_exact_at(&mut byte, at).unwrap();
+            byte[0]
+        };
+        assert_eq!([0, CLUSTER, 2 * CLUSTER, 1 << 20, 1 << 30, (1 << 30) + CLUSTER].map(read), [1, 2, 7, 0, 1, 0]);
+        for bad in [&[(1u64, &a[..])][..], &[(0, &a[..9])], &[(CLUSTER, &a[..]), (0, &a[..])], &[(size, &a[..])]] {
+            let path = dir.path().join("bad");
+            assert!(matches!(create_overlay(&path, &base, size, bad), Err(OverlayError::Pieces)));
         }
     }
 }

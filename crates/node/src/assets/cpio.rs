@@ -62,7 +62,8 @@ mod tests {
         archive.file("lib/odd", 0o640, b"abc");
         archive.file("init", 0o755, &[1; 4097]);
         let dir = tempfile::tempdir().unwrap();
-        let mut cpio = Command::new("cpio").args(["-idm", "--quiet"]).current_dir(&dir).stdin(Stdio::piped()).spawn().unwrap();
+        let mut cpio =
+            Command::new("cpio").args(["-idm", "--quiet"]).current_dir(&dir).stdin(Stdio::piped()).spawn().unwrap();
         cpio.stdin.take().unwrap().write_all(&archive.finish()).unwrap();
         assert!(cpio.wait().unwrap().success());
         assert_eq!(std::fs::read(dir.path().join("lib/odd")).unwrap(), b"abc");

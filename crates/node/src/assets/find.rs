@@ -44,10 +44,8 @@ pub fn qemu() -> Result<PathBuf, FindError> {
 
 /// The newest cloud kernel: its release, image and module tree.
 pub fn kernel() -> Result<(String, PathBuf, PathBuf), FindError> {
-    newest_kernel(Path::new("/boot"), Path::new("/lib/modules")).ok_or_else(|| FindError {
-        what: "a guest kernel",
-        fix: "apt-get install linux-image-cloud-amd64".to_owned(),
-    })
+    newest_kernel(Path::new("/boot"), Path::new("/lib/modules"))
+        .ok_or_else(|| FindError { what: "a guest kernel", fix: "apt-get install linux-image-cloud-amd64".to_owned() })
 }
 
 /// Static bash, for images without one.
@@ -103,7 +101,9 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (boot, modules) = (root.path().join("boot"), root.path().join("modules"));
         std::fs::create_dir(&boot).unwrap();
-        for (release, has_dep) in [("6.1.0-9-cloud-amd64", true), ("6.1.0-57-cloud-amd64", true), ("6.12.1-cloud-amd64", false)] {
+        for (release, has_dep) in
+            [("6.1.0-9-cloud-amd64", true), ("6.1.0-57-cloud-amd64", true), ("6.12.1-cloud-amd64", false)]
+        {
             std::fs::create_dir_all(modules.join(release)).unwrap();
             std::fs::write(boot.join(format!("vmlinuz-{release}")), b"").unwrap();
             if has_dep {

@@ -63,12 +63,15 @@ mod tests {
                    kernel/d/virtio_net.ko: kernel/d/net_failover.ko kernel/net/core/failover.ko\n\
                    kernel/d/virtio-rng.ko.xz:\n";
         let order = load_order(dep, &["virtio_blk", "virtio_net", "virtio_rng", "failover"]);
-        assert_eq!(order, [
-            "kernel/net/core/failover.ko",
-            "kernel/d/net_failover.ko",
-            "kernel/d/virtio_net.ko",
-            "kernel/d/virtio-rng.ko.xz"
-        ]);
+        assert_eq!(
+            order,
+            [
+                "kernel/net/core/failover.ko",
+                "kernel/d/net_failover.ko",
+                "kernel/d/virtio_net.ko",
+                "kernel/d/virtio-rng.ko.xz"
+            ]
+        );
     }
 
     #[test]

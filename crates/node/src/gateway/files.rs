@@ -55,12 +55,15 @@ async fn upload_to(node: SharedNode, segments: Segments, request: Request) -> Re
     let written: Result<FileWritten, Response> = small_answer(response?).await?;
     drop(operation);
     Ok(match written {
-        Ok(written) => answer(StatusCode::OK, &json!({
-            "success": true,
-            "path": written.path,
-            "size": written.size,
-            "timestamp": Timestamp::from_ms(now_ms()),
-        })),
+        Ok(written) => answer(
+            StatusCode::OK,
+            &json!({
+                "success": true,
+                "path": written.path,
+                "size": written.size,
+                "timestamp": Timestamp::from_ms(now_ms()),
+            }),
+        ),
         Err(refused) => refused,
     })
 }

@@ -50,19 +50,15 @@ pub(crate) fn router(node: SharedNode) -> Router {
         .route(&format!("{PREFIX}/{{ns}}/{{job}}/read-file"), get(files::read_file))
         .route(&format!("{PREFIX}/{{ns}}/{{job}}/command_session.CommandSession/{{method}}"), post(rpc::call))
         .layer(DefaultBodyLimit::disable())
-        .fallback(no_route)
         .with_state(node)
-}
-
-async fn no_route() -> Response {
-    Refusal::NoRoute.into_json()
 }
 
 impl SharedNode {
     /// Checks the token, and finds the sandbox that it opens.
     pub(super) fn target(&self, job: &str, headers: &HeaderMap) -> Result<Target, Refusal> {
         let token = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()?.strip_prefix("Bearer "));
-        let claims = self.0.token_key.verify(token.unwrap_or_default(), now_ms()).map_err(|_| Refusal::Unauthenticated)?;
+        let claims =
+            self.0.token_key.verify(token.unwrap_or_default(), now_ms()).map_err(|_| Refusal::Unauthenticated)?;
         if claims.sandbox.as_str() != job {
             return Err(Refusal::Unauthenticated);
         }

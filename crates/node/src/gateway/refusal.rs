@@ -9,7 +9,7 @@ use warren_proto::guest::command_session::Code;
 
 /// Why a request was not passed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// No valid token for this sandbox.
     Unauthenticated,
     /// It has ended, or never was.
@@ -27,10 +27,14 @@ pub(super) enum Refusal {
 impl Refusal {
     fn message(&self) -> String {
         match self {
-            Refusal::Unauthenticated => "the token is missing, over, or not for this sandbox; ask /auth for a new one".to_owned(),
+            Refusal::Unauthenticated => {
+                "the token is missing, over, or not for this sandbox; ask /auth for a new one".to_owned()
+            }
             Refusal::Gone { id, why: Some(why) } => format!("sandbox {id} has ended: {why}"),
             Refusal::Gone { id, why: None } => format!("sandbox {id} has ended or never was"),
-            Refusal::NotRunning { id, status } => format!("sandbox {id} is {}; wait until it is RUNNING", status.as_str()),
+            Refusal::NotRunning { id, status } => {
+                format!("sandbox {id} is {}; wait until it is RUNNING", status.as_str())
+            }
             Refusal::Unavailable(problem) => format!("the guest could not be reached: {problem}"),
             Refusal::BadRequest(problem) => problem.clone(),
             Refusal::NoRoute => "the data plane has no such path".to_owned(),

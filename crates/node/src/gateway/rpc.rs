@@ -26,7 +26,8 @@ async fn pass(
     let (parts, body) = request.into_parts();
     let guest_path = format!("{COMMAND_SESSION}{}", path.method);
     let response = target.send(Method::POST, &guest_path, parts.headers, body).await?;
-    let streamed = response.headers().get(header::CONTENT_TYPE).is_some_and(|v| v.as_bytes() == STREAM_CONTENT_TYPE.as_bytes());
+    let streamed =
+        response.headers().get(header::CONTENT_TYPE).is_some_and(|v| v.as_bytes() == STREAM_CONTENT_TYPE.as_bytes());
     let tail = streamed.then(Tail::default);
     let (mut parts, body) = response.into_parts();
     keep_own_headers(&mut parts.headers);

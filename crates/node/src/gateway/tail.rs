@@ -66,7 +66,11 @@ mod tests {
                 let mut tail = Tail::default();
                 stream[..cut].chunks(step).for_each(|chunk| tail.see(chunk));
                 assert_eq!(tail.is_complete(), cut == stream.len(), "cut {cut} step {step}");
-                assert_eq!(tail.last_frame(Code::NotFound, "x").is_some(), ends.contains(&cut), "cut {cut} step {step}");
+                assert_eq!(
+                    tail.last_frame(Code::NotFound, "x").is_some(),
+                    ends.contains(&cut),
+                    "cut {cut} step {step}"
+                );
             }
         }
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
 use warren_model::{EndReason, SandboxId, SandboxSpec};
-use warren_proto::guest::{GuestNetwork, Init};
+use warren_proto::guest::Init;
 use warren_proto::node::{ImageRecord, Observation};
 use warren_proto::shim::{Boot, End, Machine, Phase, ShimState, Terminate, paths};
 
@@ -81,6 +81,8 @@ pub(crate) struct Adopted {
     pub(crate) client: ShimClient,
     pub(crate) state: ShimState,
     pub(crate) shim_pid: Option<u32>,
+    /// On the image that it runs.
+    pub(crate) lease: Option<warren_image::Lease>,
 }
 
 /// Why a sandbox is over.
@@ -142,8 +144,8 @@ impl Driver {
 
     /// From an adoption to the end.
     pub(crate) async fn adopt(mut self, adopted: Adopted) {
+        self.lease = adopted.lease;
         if let Some(digest) = self.intent.image_digest.clone() {
-            self.lease = self.services.images.lease(&digest);
             self.tell(Event::ImageReady { digest });
         }
         self.processes.extend(adopted.shim_pid.and_then(ProcessHandle::open));
@@ -176,12 +178,15 @@ impl Driver {
         self.tell(Event::Provisioning);
         let template = self.unless_terminated(services.templates.get(spec.shape)).await?;
         let template = template.map_err(|e| Over::new(EndReason::StartFailed, e.to_string()))?;
+        let overlay = self.folder.path().join(warren_shim::DISK_FILE);
+        super::disk::make(&overlay, &disk, spec.disk_mib)
+            .map_err(|e| Over::new(EndReason::StartFailed, format!("make the sandbox's disk: {e}")))?;
         let failed = |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, format!("start the shim: {e}"));
         let pid = shim_client::spawn(&services.warren, self.folder.path()).map_err(|e| failed(&e))?;
         self.processes.extend(ProcessHandle::open(pid));
         let client = ShimClient::connect(self.folder.path()).await.map_err(|e| failed(&e))?;
         self.shim.send_replace(Some(client.clone()));
-        let boot = boot_request(&self.id, spec, &record, disk, &services.machine, template).map_err(|e| failed(&e))?;
+        let boot = boot_request(&self.id, spec, &record, &services.machine, template).map_err(|e| failed(&e))?;
         let state: ShimState =
             client.call(Method::POST, paths::BOOT, Some(&boot), BOOT_ANSWER_WAIT).await.map_err(|e| failed(&e))?;
         let state = self.follow_start(&client, state).await?;
@@ -222,7 +227,11 @@ impl Driver {
         };
         let image = self.unless_terminated(ensure).await?;
         let image = image.map_err(|e| {
-            let reason = if matches!(e.code, "no_space" | "failed") { EndReason::StartFailed } else { EndReason::ImagePullFailed };
+            let reason = if matches!(e.code, "no_space" | "failed") {
+                EndReason::StartFailed
+            } else {
+                EndReason::ImagePullFailed
+            };
             Over::new(reason, format!("{e} ({})", e.code))
         })?;
         self.intent.image_digest = Some(image.record.digest.clone());
@@ -308,7 +317,7 @@ impl Driver {
             self.end_shim(&client, &over).await;
         }
         for process in &self.processes {
-            if !process.gone(Duration::ZERO).await {
+            if !process.is_gone() {
                 process.kill();
                 if !process.gone(KILL_WAIT).await {
                     tracing::error!(sandbox = %self.id, "a killed process is still there");
@@ -350,11 +359,8 @@ impl Driver {
     /// Asks the shim to end its machine; one that does not is killed afterwards.
     async fn end_shim(&self, client: &ShimClient, over: &Over) {
         let grace = if self.intent.has_start_command { GRACE } else { Duration::ZERO };
-        let request = Terminate {
-            reason: over.reason,
-            message: over.message.clone(),
-            grace_ms: grace.as_millis() as u64,
-        };
+        let request =
+            Terminate { reason: over.reason, message: over.message.clone(), grace_ms: grace.as_millis() as u64 };
         let wait = grace + TERMINATE_WAIT;
         let asked: Result<ShimState, _> = client.call(Method::POST, paths::TERMINATE, Some(&request), wait).await;
         if asked.is_ok() {
@@ -371,7 +377,6 @@ fn boot_request(
     id: &SandboxId,
     spec: SandboxSpec,
     image: &ImageRecord,
-    root_disk: PathBuf,
     machine: &Machine,
     template: warren_proto::shim::Template,
 ) -> std::io::Result<Boot> {
@@ -389,20 +394,8 @@ fn boot_request(
         workdir: image.workdir.clone(),
         user: image.user.clone(),
         start_command: spec.start_command.map(|c| std::iter::once(c.executable).chain(c.args).collect()),
-        network: Some(GuestNetwork {
-            address: "10.0.2.15/24".to_owned(),
-            gateway: "10.0.2.2".to_owned(),
-            dns: "10.0.2.2".to_owned(),
-            mtu: 1500,
-        }),
+        // The shim owns the network and fills this in.
+        network: None,
     };
-    Ok(Boot {
-        machine: machine.clone(),
-        shape: spec.shape,
-        template: Some(template),
-        root_disk,
-        disk_mib: spec.disk_mib,
-        egress: spec.egress,
-        init,
-    })
+    Ok(Boot { machine: machine.clone(), shape: spec.shape, template: Some(template), egress: spec.egress, init })
 }

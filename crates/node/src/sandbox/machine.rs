@@ -98,7 +98,8 @@ mod tests {
         assert!(apply(&mut seen, shim(Phase::Running)));
         assert_eq!((seen.status, seen.started_at_ms, seen.egress_generation), (Status::Running, Some(5), 3));
         assert!(!apply(&mut seen, Event::Provisioning), "nothing goes back");
-        let end = End { reason: EndReason::Timeout, message: String::new(), at_ms: 9, exit_code: None, logs: String::new() };
+        let end =
+            End { reason: EndReason::Timeout, message: String::new(), at_ms: 9, exit_code: None, logs: String::new() };
         assert!(apply(&mut seen, Event::Ended(end)));
         assert_eq!(seen.status, Status::Timeout);
         assert!(!apply(&mut seen, shim(Phase::Running)), "the dead stay dead");

@@ -52,10 +52,6 @@ pub struct Boot {
     pub shape: Shape,
     /// Base template to start from; `None` boots cold.
     pub template: Option<Template>,
-    /// The image's root disk, raw ext4, read-only.
-    pub root_disk: PathBuf,
-    /// Size of the root as the guest sees it, MiB.
-    pub disk_mib: u64,
     /// What the guest may reach.
     pub egress: EgressPolicy,
     /// For the guest agent.
