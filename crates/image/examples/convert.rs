@@ -14,9 +14,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let started = Instant::now();
     let (reader, hash) = HashingReader::new(File::open(tar)?);
     let options = Options { label, uuid: *b"warren image uid", made_s: 1, writable: true };
-    let mut root = Root::new(File::create(out)?, options);
-    root.apply(decompressed(reader)?, Marks::Literal)?;
-    let (file, summary) = root.finish()?;
+    let mut root = Root::new(File::create(out)?);
+    root.apply(decompressed(reader)?.reader, Marks::Literal)?;
+    let (file, summary) = root.finish(&options)?;
     let converted = started.elapsed();
     file.sync_all()?;
     let mb = hash.len() as f64 / 1e6;

@@ -1,7 +1,17 @@
 //! Reference to verified layers to ext4 in a content-addressed store; leases, garbage collection.
+//!
+//! [`Store`] is what a node uses. [`ext4`] also makes file systems of one's own, such as the guests' tools disk.
 #![forbid(unsafe_code)]
 
 pub mod convert;
 pub mod ext4;
 pub mod limits;
+mod oci;
+mod progress;
+mod registry;
+mod source;
+mod store;
 pub mod tar;
+
+pub use registry::RegistryConfig;
+pub use store::{Config, Image, Lease, Store, StoreError};

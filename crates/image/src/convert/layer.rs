@@ -59,13 +59,7 @@ pub struct Layer<'t> {
 
 impl Layer<'_> {
     /// Adds a node, or does what a whiteout says.
-    pub fn put(
-        &mut self,
-        path: &[u8],
-        meta: Meta,
-        xattrs: Option<Box<[Xattr]>>,
-        kind: Kind,
-    ) -> Result<(), ApplyError> {
+    pub fn put(&mut self, path: &[u8], meta: Meta, xattrs: Option<Box<[Xattr]>>, kind: Kind) -> Result<(), ApplyError> {
         if let Kind::Symlink(target) = &kind
             && !(1..=LINK_TARGET_LEN_MAX).contains(&target.len())
         {

@@ -4,7 +4,7 @@ mod compression;
 mod hashing;
 mod layer;
 
-pub use compression::decompressed;
+pub use compression::{Decompressed, decompressed};
 pub use hashing::{HashingReader, Sha256Hex};
 pub use layer::{ApplyError, Layer, Marks};
 
@@ -44,8 +44,8 @@ pub struct Root {
 
 impl Root {
     /// Starts an empty one in an empty file.
-    pub fn new(file: File, options: Options) -> Self {
-        Self { builder: Builder::new(file, options), layers: 0 }
+    pub fn new(file: File) -> Self {
+        Self { builder: Builder::new(file), layers: 0 }
     }
 
     /// Applies one uncompressed tar on top of what is there and reads it to its very end.
@@ -65,8 +65,8 @@ impl Root {
     }
 
     /// Writes all metadata; the file is not synced yet.
-    pub fn finish(self) -> Result<(File, Summary), ConvertError> {
-        Ok(self.builder.finish()?)
+    pub fn finish(self, options: &Options) -> Result<(File, Summary), ConvertError> {
+        Ok(self.builder.finish(options)?)
     }
 
     fn copy<R: Read>(&mut self, reader: &mut Reader<R>) -> Result<FileData, ConvertError> {

@@ -13,7 +13,7 @@ const TAGS_WITHOUT_ID: [u16; 4] = [0x01, 0x04, 0x10, 0x20];
 pub struct BadAcl;
 
 /// The on-disk form of the value of a `system.posix_acl_*` attribute.
-pub fn to_disk(value: &[u8]) -> Result<Vec<u8>, BadAcl> {
+pub(super) fn to_disk(value: &[u8]) -> Result<Vec<u8>, BadAcl> {
     let (version, entries) = value.split_first_chunk::<4>().ok_or(BadAcl)?;
     if u32::from_le_bytes(*version) != XATTR_VERSION || entries.len() % ENTRY_SIZE != 0 {
         return Err(BadAcl);

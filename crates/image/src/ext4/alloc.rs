@@ -13,32 +13,32 @@ pub struct Run {
 
 /// Hands out free blocks in rising order and never one that a group reserves at its start.
 #[derive(Debug)]
-pub struct Cursor {
+pub(super) struct Cursor {
     next: u64,
     gaps: Vec<Run>,
 }
 
 impl Cursor {
     /// A cursor over an empty file system.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let mut cursor = Self { next: 0, gaps: Vec::new() };
         cursor.skip_reserved();
         cursor
     }
 
     /// First block that was never handed out.
-    pub fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> u64 {
         self.next
     }
 
     /// Up to `want` consecutive blocks, at least one; a run stays within one group.
-    pub fn take(&mut self, want: u64) -> Run {
+    pub(super) fn take(&mut self, want: u64) -> Run {
         let len = want.clamp(1, self.left_in_group());
         self.hand_out(len)
     }
 
     /// Exactly `len` consecutive blocks of one group. `len` must fit a group beside its reserved blocks.
-    pub fn take_whole(&mut self, len: u64) -> Run {
+    pub(super) fn take_whole(&mut self, len: u64) -> Run {
         debug_assert!(len <= BLOCKS_PER_GROUP - 2, "{len} blocks do not fit a group");
         let left = self.left_in_group();
         if left < len {
@@ -50,7 +50,7 @@ impl Cursor {
     }
 
     /// Blocks that were passed over and are free.
-    pub fn into_gaps(self) -> Vec<Run> {
+    pub(super) fn into_gaps(self) -> Vec<Run> {
         self.gaps
     }
 
@@ -80,7 +80,10 @@ mod tests {
         let mut cursor = Cursor::new();
         assert_eq!(cursor.take(u64::MAX), Run { start: 2, len: BLOCKS_PER_GROUP - 2 });
         assert_eq!(cursor.take(1), Run { start: BLOCKS_PER_GROUP + 2, len: 1 });
-        assert_eq!(cursor.take_whole(BLOCKS_PER_GROUP - 2), Run { start: 2 * BLOCKS_PER_GROUP, len: BLOCKS_PER_GROUP - 2 });
+        assert_eq!(
+            cursor.take_whole(BLOCKS_PER_GROUP - 2),
+            Run { start: 2 * BLOCKS_PER_GROUP, len: BLOCKS_PER_GROUP - 2 }
+        );
         assert_eq!(cursor.into_gaps(), [Run { start: BLOCKS_PER_GROUP + 3, len: BLOCKS_PER_GROUP - 3 }]);
     }
 }

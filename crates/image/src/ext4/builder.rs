@@ -15,13 +15,12 @@ const READ_LEN: usize = 256 << 10;
 pub struct Builder {
     tree: Tree,
     data: DataWriter,
-    options: Options,
 }
 
 impl Builder {
     /// Starts in `file`, which must be empty and open for writing.
-    pub fn new(file: File, options: Options) -> Self {
-        Self { tree: Tree::new(), data: DataWriter::new(file), options }
+    pub fn new(file: File) -> Self {
+        Self { tree: Tree::new(), data: DataWriter::new(file) }
     }
 
     /// The tree so far.
@@ -103,8 +102,8 @@ impl Builder {
     }
 
     /// Writes all metadata and gives the file back. It is not synced to disk yet.
-    pub fn finish(self) -> Result<(File, Summary), Ext4Error> {
-        Finisher::new(self.tree, self.data, &self.options).run()
+    pub fn finish(self, options: &Options) -> Result<(File, Summary), Ext4Error> {
+        Finisher::new(self.tree, self.data, options).run()
     }
 
     /// The directory at `parts`, made 0755 root where it is missing.

@@ -1,7 +1,7 @@
 //! CRC-16 of group descriptors (`gdt_csum`).
 
 /// CRC-16/ARC continued from `crc`.
-pub fn crc16(mut crc: u16, bytes: &[u8]) -> u16 {
+pub(super) fn crc16(mut crc: u16, bytes: &[u8]) -> u16 {
     for byte in bytes {
         crc ^= u16::from(*byte);
         for _ in 0..8 {

@@ -13,7 +13,7 @@ const WRITE_LEN: usize = 1 << 20;
 
 /// Gathers consecutive bytes into large writes.
 #[derive(Debug)]
-pub struct Output {
+pub(super) struct Output {
     file: File,
     at: u64,
     pending: Vec<u8>,
@@ -26,7 +26,7 @@ impl Output {
     }
 
     /// Writes `bytes` at byte `at`; cheap when it follows what came before.
-    pub fn write_at(&mut self, at: u64, mut bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn write_at(&mut self, at: u64, mut bytes: &[u8]) -> io::Result<()> {
         if at != self.at + self.pending.len() as u64 {
             self.flush()?;
             self.at = at;
@@ -48,7 +48,7 @@ impl Output {
     }
 
     /// Writes what is pending and gives the file back, with the number of bytes written.
-    pub fn finish(mut self) -> io::Result<(File, u64)> {
+    pub(super) fn finish(mut self) -> io::Result<(File, u64)> {
         self.flush()?;
         Ok((self.file, self.written))
     }
@@ -80,7 +80,7 @@ pub struct OpenFile {
 
 /// Places file data on free blocks and writes it.
 #[derive(Debug)]
-pub struct DataWriter {
+pub(super) struct DataWriter {
     /// The output.
     pub out: Output,
     /// What is free.
@@ -89,12 +89,12 @@ pub struct DataWriter {
 
 impl DataWriter {
     /// A writer into an empty file.
-    pub fn new(file: File) -> Self {
+    pub(super) fn new(file: File) -> Self {
         Self { out: Output::new(file), cursor: Cursor::new() }
     }
 
     /// Appends `bytes` to `file`. Data of different files must not be interleaved if the output is to be sequential.
-    pub fn append(&mut self, file: &mut OpenFile, mut bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn append(&mut self, file: &mut OpenFile, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             if file.room == 0 {
                 self.start_run(file, bytes.len())?;
@@ -111,7 +111,7 @@ impl DataWriter {
     }
 
     /// Appends `len` zeroes; whole blocks of them take no space.
-    pub fn append_hole(&mut self, file: &mut OpenFile, len: u64) -> io::Result<()> {
+    pub(super) fn append_hole(&mut self, file: &mut OpenFile, len: u64) -> io::Result<()> {
         let end = file.data.size.checked_add(len).ok_or_else(too_large)?;
         let in_block = file.room.min(len);
         self.append_zeroes(file, in_block)?;
@@ -126,7 +126,7 @@ impl DataWriter {
     }
 
     /// Ends `file`: pads its last block.
-    pub fn end(&mut self, mut file: OpenFile) -> io::Result<FileData> {
+    pub(super) fn end(&mut self, mut file: OpenFile) -> io::Result<FileData> {
         let size = file.data.size;
         let padding = file.room;
         self.append_zeroes(&mut file, padding)?;
@@ -135,7 +135,7 @@ impl DataWriter {
     }
 
     /// Writes one block of metadata and says where it is.
-    pub fn put_block(&mut self, block: &[u8]) -> io::Result<u64> {
+    pub(super) fn put_block(&mut self, block: &[u8]) -> io::Result<u64> {
         let at = self.cursor.take(1).start;
         self.out.write_at(at * BLOCK as u64, block)?;
         Ok(at)

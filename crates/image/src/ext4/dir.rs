@@ -5,7 +5,7 @@ use super::hash::half_md4;
 use super::layout::BLOCK;
 
 /// Blocks of a `lost+found`, so that e2fsck need not allocate when it fills it.
-pub const LOST_FOUND_BLOCKS: usize = 4;
+pub(super) const LOST_FOUND_BLOCKS: usize = 4;
 
 const ROOT_FANOUT: usize = (BLOCK - 32) / 8;
 const NODE_FANOUT: usize = (BLOCK - 8) / 8;
@@ -14,7 +14,7 @@ const LEAVES_MAX: usize = ROOT_FANOUT * NODE_FANOUT;
 
 /// A name in a directory.
 #[derive(Debug, Clone, Copy)]
-pub struct DirEntry<'a> {
+pub(super) struct DirEntry<'a> {
     /// Its bytes.
     pub name: &'a [u8],
     /// Inode it leads to.
@@ -24,7 +24,7 @@ pub struct DirEntry<'a> {
 }
 
 /// Type code of directories.
-pub const TYPE_DIR: u8 = 2;
+pub(super) const TYPE_DIR: u8 = 2;
 
 /// A directory has too many names for a two-level hash tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +33,7 @@ pub struct TooManyNames;
 
 /// The blocks of one directory.
 #[derive(Debug)]
-pub struct DirBlocks {
+pub(super) struct DirBlocks {
     /// All blocks, one after the other.
     pub bytes: Vec<u8>,
     /// Whether they form a hash tree.
@@ -41,7 +41,7 @@ pub struct DirBlocks {
 }
 
 /// Builds the blocks of a directory with `entries` besides `.` and `..`, padded to at least `blocks_min` if they fit one block.
-pub fn build(
+pub(super) fn build(
     own: u32,
     parent: u32,
     entries: &[DirEntry<'_>],
@@ -143,8 +143,7 @@ fn leaves(entries: &[DirEntry<'_>], seed: [u32; 4]) -> Vec<Leaf> {
 fn index(own: u32, parent: u32, leaves: Vec<Leaf>) -> Vec<u8> {
     let inner = if leaves.len() <= ROOT_FANOUT { 0 } else { leaves.len().div_ceil(NODE_FANOUT) };
     let first_leaf = 1 + inner;
-    let at: Vec<(u32, u32)> =
-        leaves.iter().enumerate().map(|(i, leaf)| (leaf.hash, (first_leaf + i) as u32)).collect();
+    let at: Vec<(u32, u32)> = leaves.iter().enumerate().map(|(i, leaf)| (leaf.hash, (first_leaf + i) as u32)).collect();
     let nodes: Vec<&[(u32, u32)]> = if inner == 0 { Vec::new() } else { at.chunks(NODE_FANOUT).collect() };
     let top: Vec<(u32, u32)> = match inner {
         0 => at.clone(),
@@ -201,8 +200,7 @@ mod tests {
 
     fn blocks(n: usize) -> DirBlocks {
         let names = names(n);
-        let entries: Vec<DirEntry<'_>> =
-            names.iter().map(|name| DirEntry { name, inode: 12, file_type: 1 }).collect();
+        let entries: Vec<DirEntry<'_>> = names.iter().map(|name| DirEntry { name, inode: 12, file_type: 1 }).collect();
         build(12, 2, &entries, [1, 2, 3, 4], 1).unwrap()
     }
 

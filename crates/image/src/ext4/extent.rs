@@ -4,9 +4,9 @@ use super::alloc::Run;
 use super::layout::BLOCK;
 
 /// Most blocks of one written extent.
-pub const EXTENT_BLOCKS_MAX: u64 = 32_768;
+pub(super) const EXTENT_BLOCKS_MAX: u64 = 32_768;
 /// Most blocks of a file: logical block numbers have 32 bits and the last is not used.
-pub const FILE_BLOCKS_MAX: u64 = u32::MAX as u64;
+pub(super) const FILE_BLOCKS_MAX: u64 = u32::MAX as u64;
 
 const MAGIC: u16 = 0xF30A;
 const ENTRY_SIZE: usize = 12;
@@ -81,7 +81,7 @@ impl Extents {
 
 /// The extent tree of one file: what goes into its inode, and the blocks below.
 #[derive(Debug)]
-pub struct ExtentTree {
+pub(super) struct ExtentTree {
     /// `i_block` of the inode.
     pub root: [u8; 60],
     /// Blocks of the tree, with their place on disk.
@@ -89,7 +89,7 @@ pub struct ExtentTree {
 }
 
 /// Builds the tree for `extents`. `place` gives a block of the disk for each block of the tree.
-pub fn build_tree(extents: &[Extent], mut place: impl FnMut() -> u64) -> ExtentTree {
+pub(super) fn build_tree(extents: &[Extent], mut place: impl FnMut() -> u64) -> ExtentTree {
     let mut level: Vec<(u32, [u8; ENTRY_SIZE])> = extents.iter().map(|e| (e.logical, leaf_entry(e))).collect();
     let mut blocks = Vec::new();
     let mut depth = 0u16;

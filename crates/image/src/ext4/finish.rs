@@ -342,12 +342,7 @@ impl<'a> Finisher<'a> {
     }
 }
 
-fn write_descriptors(
-    out: &mut super::data::Output,
-    groups: &[Group],
-    plan: &Plan,
-    uuid: &[u8; 16],
-) -> io::Result<()> {
+fn write_descriptors(out: &mut super::data::Output, groups: &[Group], plan: &Plan, uuid: &[u8; 16]) -> io::Result<()> {
     for g in 0..plan.groups {
         let Some(at) = descriptor_block(g) else { continue };
         let first = (g - g % GROUPS_PER_META) as usize;

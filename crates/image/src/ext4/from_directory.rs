@@ -1,4 +1,4 @@
-use super::tree::{Meta};
+use super::tree::Meta;
 use super::{Builder, Ext4Error, Options, Summary};
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -32,9 +32,9 @@ pub fn from_directory(
     sources: &[(&Path, &str)],
     extra: Vec<ExtraFile<'_>>,
     dst: &Path,
-    options: Options,
+    options: &Options,
 ) -> Result<Summary, Ext4Error> {
-    let mut builder = Builder::new(File::create(dst)?, options);
+    let mut builder = Builder::new(File::create(dst)?);
     for (host, inside) in sources {
         add_tree(&mut builder, host, inside.as_bytes())?;
     }
@@ -45,7 +45,7 @@ pub fn from_directory(
             ExtraContent::Symlink(target) => builder.add_symlink(file.path.as_bytes(), meta, target.as_bytes())?,
         };
     }
-    let (file, summary) = builder.finish()?;
+    let (file, summary) = builder.finish(options)?;
     file.sync_all()?;
     Ok(summary)
 }

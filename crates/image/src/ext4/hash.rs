@@ -1,7 +1,7 @@
 //! The half-MD4 hash of directory names, with bytes taken as unsigned.
 
 /// Hash of a name: the part that orders the index, lowest bit clear.
-pub fn half_md4(name: &[u8], seed: [u32; 4]) -> u32 {
+pub(super) fn half_md4(name: &[u8], seed: [u32; 4]) -> u32 {
     let mut state = seed;
     let mut rest = name;
     while !rest.is_empty() {

@@ -5,11 +5,11 @@ use super::layout::{BLOCK, INODE_SIZE};
 use super::tree::Meta;
 
 /// Bytes at the end of an inode for extended attributes.
-pub const XATTR_ROOM: usize = INODE_SIZE - EXTRA_END;
+pub(super) const XATTR_ROOM: usize = INODE_SIZE - EXTRA_END;
 /// The inode's data is mapped by extents.
-pub const FLAG_EXTENTS: u32 = 0x8_0000;
+pub(super) const FLAG_EXTENTS: u32 = 0x8_0000;
 /// The directory is a hash tree.
-pub const FLAG_INDEX: u32 = 0x1000;
+pub(super) const FLAG_INDEX: u32 = 0x1000;
 
 const EXTRA_SIZE: u16 = 32;
 const EXTRA_END: usize = 128 + EXTRA_SIZE as usize;
@@ -18,7 +18,7 @@ const TIME_MAX: i64 = (1 << 34) - (1 << 31) - 1;
 
 /// Everything in an inode.
 #[derive(Debug, Clone)]
-pub struct Inode {
+pub(super) struct Inode {
     /// File type bits, `S_IFMT`.
     pub format: u16,
     /// Owner, mode, time.
@@ -41,7 +41,7 @@ pub struct Inode {
 
 impl Inode {
     /// The inode's bytes.
-    pub fn encode(&self) -> [u8; INODE_SIZE] {
+    pub(super) fn encode(&self) -> [u8; INODE_SIZE] {
         let mut out = [0; INODE_SIZE];
         let sectors = self.blocks * (BLOCK as u64 / 512);
         out.put_u16(0x00, self.format | (self.meta.mode & 0o7777));
@@ -79,7 +79,7 @@ fn encode_time(seconds: i64, nanos: u32) -> (u32, u32) {
 }
 
 /// `i_block` of a device: the old 16-bit number where it fits, else the new form.
-pub fn device_block(major: u32, minor: u32) -> [u8; 60] {
+pub(super) fn device_block(major: u32, minor: u32) -> [u8; 60] {
     let mut out = [0; 60];
     if major < 256 && minor < 256 {
         out.put_u32(0, major << 8 | minor);

@@ -5,7 +5,7 @@ use super::layout::BLOCK;
 const MIB: u64 = 1 << 20;
 
 /// Bytes of the journal of a file system of `blocks` blocks. It cannot grow later, the file system does.
-pub fn journal_bytes(blocks: u64) -> u64 {
+pub(super) fn journal_bytes(blocks: u64) -> u64 {
     match blocks * BLOCK as u64 {
         size if size < 1 << 30 => 16 * MIB,
         size if size < 4 << 30 => 32 * MIB,
@@ -14,7 +14,7 @@ pub fn journal_bytes(blocks: u64) -> u64 {
 }
 
 /// The first block of an empty journal of `blocks` blocks. Unlike the rest of ext4 it is big-endian.
-pub fn superblock(blocks: u32, uuid: &[u8; 16]) -> Vec<u8> {
+pub(super) fn superblock(blocks: u32, uuid: &[u8; 16]) -> Vec<u8> {
     let mut out = vec![0; BLOCK];
     let mut put = |at: usize, value: u32| out[at..at + 4].copy_from_slice(&value.to_be_bytes());
     put(0x00, 0xC03B_3998);

@@ -4,60 +4,60 @@
 //! group do not depend on the final size of the file system, and file data can be placed before that size is known.
 
 /// Bytes of a block.
-pub const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 /// Blocks of a group.
-pub const BLOCKS_PER_GROUP: u64 = 32_768;
+pub(super) const BLOCKS_PER_GROUP: u64 = 32_768;
 /// Most blocks of a file system, 16 TiB.
-pub const BLOCKS_MAX: u64 = 1 << 32;
+pub(super) const BLOCKS_MAX: u64 = 1 << 32;
 /// Bytes of an inode on disk.
-pub const INODE_SIZE: usize = 256;
+pub(super) const INODE_SIZE: usize = 256;
 /// Inodes in one block.
-pub const INODES_PER_BLOCK: u64 = (BLOCK / INODE_SIZE) as u64;
+pub(super) const INODES_PER_BLOCK: u64 = (BLOCK / INODE_SIZE) as u64;
 /// Most inodes of a group: their bitmap is one block.
-pub const INODES_PER_GROUP_MAX: u64 = 8 * BLOCK as u64;
+pub(super) const INODES_PER_GROUP_MAX: u64 = 8 * BLOCK as u64;
 /// Bytes of a group descriptor (the `64bit` feature).
-pub const DESCRIPTOR_SIZE: usize = 64;
+pub(super) const DESCRIPTOR_SIZE: usize = 64;
 /// Groups whose descriptors share a block.
-pub const GROUPS_PER_META: u64 = (BLOCK / DESCRIPTOR_SIZE) as u64;
+pub(super) const GROUPS_PER_META: u64 = (BLOCK / DESCRIPTOR_SIZE) as u64;
 /// Inode of the root directory.
-pub const ROOT_INODE: u32 = 2;
+pub(super) const ROOT_INODE: u32 = 2;
 /// Inode of the journal.
-pub const JOURNAL_INODE: u32 = 8;
+pub(super) const JOURNAL_INODE: u32 = 8;
 /// First inode that is not reserved.
-pub const FIRST_INODE: u32 = 11;
+pub(super) const FIRST_INODE: u32 = 11;
 
 /// Whether `group` starts with a copy of the superblock (`sparse_super`): 0, 1 and powers of 3, 5, 7.
-pub fn has_superblock(group: u64) -> bool {
+pub(super) fn has_superblock(group: u64) -> bool {
     group <= 1 || [3, 5, 7].iter().any(|base| is_power(group, *base))
 }
 
 /// Whether `group` holds a copy of the descriptors of its 64 groups: the first, second and last of them do.
-pub fn has_descriptors(group: u64) -> bool {
+pub(super) fn has_descriptors(group: u64) -> bool {
     matches!(group % GROUPS_PER_META, 0 | 1) || group % GROUPS_PER_META == GROUPS_PER_META - 1
 }
 
 /// Blocks at the start of `group` that no file may use.
-pub fn reserved_blocks(group: u64) -> u64 {
+pub(super) fn reserved_blocks(group: u64) -> u64 {
     u64::from(has_superblock(group)) + u64::from(has_descriptors(group))
 }
 
 /// Block of the descriptor copy in `group`, if it has one.
-pub fn descriptor_block(group: u64) -> Option<u64> {
+pub(super) fn descriptor_block(group: u64) -> Option<u64> {
     has_descriptors(group).then(|| group_start(group) + u64::from(has_superblock(group)))
 }
 
 /// First block of `group`.
-pub fn group_start(group: u64) -> u64 {
+pub(super) fn group_start(group: u64) -> u64 {
     group * BLOCKS_PER_GROUP
 }
 
 /// Groups of a file system of `blocks` blocks; the last may be short.
-pub fn group_count(blocks: u64) -> u64 {
+pub(super) fn group_count(blocks: u64) -> u64 {
     blocks.div_ceil(BLOCKS_PER_GROUP)
 }
 
 /// Blocks that hold `bytes` bytes.
-pub fn blocks_for(bytes: u64) -> u64 {
+pub(super) fn blocks_for(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK as u64)
 }
 

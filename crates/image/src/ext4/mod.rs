@@ -14,6 +14,7 @@ mod extent;
 mod finish;
 mod from_directory;
 mod group;
+pub mod grow;
 mod hash;
 mod inode;
 mod journal;

@@ -11,14 +11,14 @@ const INODES_PER_GROUP_MIN: u64 = 8192;
 const SLACK_BYTES: u64 = 64 << 20;
 /// Free inodes beside a tenth of those in use.
 const SLACK_INODES: u64 = 1024;
-/// The size is a multiple of this, blocks (16 MiB).
-const ROUND_BLOCKS: u64 = 4096;
+/// The size is a multiple of this: whole groups, so that `grow` has no bitmap to mend. Blocks (128 MiB).
+const ROUND_BLOCKS: u64 = BLOCKS_PER_GROUP;
 /// The same for file systems without room to write, blocks (1 MiB).
 const ROUND_BLOCKS_TIGHT: u64 = 256;
 
 /// What the content needs.
 #[derive(Debug, Clone, Copy)]
-pub struct Need {
+pub(super) struct Need {
     /// Blocks from the start of the disk that data has gone over.
     pub blocks: u64,
     /// Inodes, reserved ones included.
@@ -29,7 +29,7 @@ pub struct Need {
 
 /// The shape of the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
+pub(super) struct Plan {
     /// Blocks.
     pub blocks: u64,
     /// Groups.
@@ -48,7 +48,7 @@ pub struct Plan {
 pub struct TooLarge;
 
 /// The smallest shape that holds `need`, its own tables and some room.
-pub fn plan(need: Need) -> Result<Plan, TooLarge> {
+pub(super) fn plan(need: Need) -> Result<Plan, TooLarge> {
     let round = if need.writable { ROUND_BLOCKS } else { ROUND_BLOCKS_TIGHT };
     let slack = if need.writable { blocks_for(SLACK_BYTES) + need.blocks / 10 } else { 0 };
     let inodes = need.inodes + if need.writable { SLACK_INODES + need.inodes / 10 } else { 0 };
@@ -102,7 +102,7 @@ mod tests {
         let plan = of(2000, 100, true);
         assert_eq!(plan.groups, 1);
         assert_eq!(plan.blocks % ROUND_BLOCKS, 0);
-        assert!(plan.blocks < 30_000, "{plan:?}");
+        assert_eq!(plan.blocks, BLOCKS_PER_GROUP, "{plan:?}");
         assert!(of(2000, 100, false).blocks < 4000);
     }
 

@@ -4,9 +4,9 @@ use super::bytes::PutLe;
 use super::layout::{BLOCKS_PER_GROUP, DESCRIPTOR_SIZE, FIRST_INODE, INODE_SIZE, JOURNAL_INODE};
 
 /// Bytes of the superblock.
-pub const SUPERBLOCK_SIZE: usize = 1024;
+pub(super) const SUPERBLOCK_SIZE: usize = 1024;
 /// Longest label, bytes.
-pub const LABEL_LEN_MAX: usize = 16;
+pub(super) const LABEL_LEN_MAX: usize = 16;
 
 const HAS_JOURNAL: u32 = 0x4;
 const COMPAT: u32 = 0x8 /* ext_attr */ | 0x20 /* dir_index */;
@@ -23,7 +23,7 @@ const LOG_GROUPS_PER_FLEX: u8 = 4;
 
 /// What a superblock says of a whole file system.
 #[derive(Debug, Clone)]
-pub struct Superblock {
+pub(super) struct Superblock {
     /// Inodes in all groups.
     pub inodes: u32,
     /// Inodes of one group.
@@ -50,7 +50,7 @@ pub struct Superblock {
 
 impl Superblock {
     /// The copy that lies in group `group`.
-    pub fn encode(&self, group: u64) -> [u8; SUPERBLOCK_SIZE] {
+    pub(super) fn encode(&self, group: u64) -> [u8; SUPERBLOCK_SIZE] {
         let mut out = [0; SUPERBLOCK_SIZE];
         self.put_counts(&mut out);
         self.put_identity(&mut out, group);

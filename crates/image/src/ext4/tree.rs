@@ -228,7 +228,11 @@ impl Tree {
             let mut gone = Vec::new();
             names.retain(|_, entry| {
                 let kept = entry.layer == layer;
-                if kept { open.push(entry.node) } else { gone.push(entry.node) }
+                if kept {
+                    open.push(entry.node)
+                } else {
+                    gone.push(entry.node)
+                }
                 kept
             });
             for node in gone {

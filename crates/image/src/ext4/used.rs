@@ -5,13 +5,13 @@ use super::layout::{BLOCK, BLOCKS_PER_GROUP, group_count, group_start, reserved_
 
 /// One bit for each block of the file system, and for those that its last group lacks.
 #[derive(Debug)]
-pub struct UsedBlocks {
+pub(super) struct UsedBlocks {
     bits: Vec<u8>,
 }
 
 impl UsedBlocks {
     /// All blocks under `next` are in use, and those that groups reserve, and those past the end.
-    pub fn new(blocks: u64, next: u64) -> Self {
+    pub(super) fn new(blocks: u64, next: u64) -> Self {
         let groups = group_count(blocks);
         let mut used = Self { bits: vec![0; groups as usize * BLOCK] };
         used.set(0, next, true);
@@ -23,12 +23,12 @@ impl UsedBlocks {
     }
 
     /// Frees a run.
-    pub fn free(&mut self, run: Run) {
+    pub(super) fn free(&mut self, run: Run) {
         self.set(run.start, run.start + run.len, false);
     }
 
     /// Bitmap block of a group, and how many of its blocks are free.
-    pub fn group_bitmap(&self, group: u64) -> (&[u8], u32) {
+    pub(super) fn group_bitmap(&self, group: u64) -> (&[u8], u32) {
         let at = group as usize * BLOCK;
         let bitmap = &self.bits[at..at + BLOCK];
         (bitmap, bitmap.iter().map(|byte| byte.count_zeros()).sum())
@@ -45,7 +45,11 @@ impl UsedBlocks {
                 continue;
             }
             let mask = 1 << (bit % 8);
-            if used { self.bits[bit / 8] |= mask } else { self.bits[bit / 8] &= !mask }
+            if used {
+                self.bits[bit / 8] |= mask
+            } else {
+                self.bits[bit / 8] &= !mask
+            }
             bit += 1;
         }
     }

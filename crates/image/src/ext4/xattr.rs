@@ -27,7 +27,7 @@ pub enum XattrError {
 
 /// The attributes of one file on disk.
 #[derive(Debug)]
-pub struct Encoded {
+pub(super) struct Encoded {
     /// At the end of the inode.
     pub in_inode: [u8; XATTR_ROOM],
     /// In a block of their own, if they do not fit the inode.
@@ -52,7 +52,7 @@ pub fn supported(name: &[u8]) -> bool {
 }
 
 /// Lays out `xattrs`: small ones in the inode, the others in the block. Names that are not [`supported`] are left out.
-pub fn encode(xattrs: &[Xattr]) -> Result<Encoded, XattrError> {
+pub(super) fn encode(xattrs: &[Xattr]) -> Result<Encoded, XattrError> {
     let mut items = Vec::with_capacity(xattrs.len());
     for xattr in xattrs {
         let Some((index, suffix)) = split(&xattr.name) else { continue };

@@ -99,7 +99,13 @@ impl<R: Read> Reader<R> {
         Ok(Some(Piece::Bytes(bytes)))
     }
 
-    /// The source, with whatever was read ahead of the end being lost.
+    /// Offset and length in the source of the current file's data, before any of it was read; `None` for a sparse file.
+    pub fn stored_range(&self) -> Option<(u64, u64)> {
+        let len = self.body.segments.first().map_or(0, |s| s.len);
+        (self.body.segments.len() <= 1 && len == self.body.size).then_some((self.source.consumed(), len))
+    }
+
+    /// Reads to the end of the source, past the end of the tar.
     pub fn drain(mut self) -> Result<(), TarError> {
         while self.source.fill()? > 0 {
             self.source.clear();
@@ -227,11 +233,18 @@ struct Buffer<R> {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// Bytes read from the source.
+    read: u64,
 }
 
 impl<R: Read> Buffer<R> {
     fn new(source: R) -> Self {
-        Self { source, bytes: vec![0; BUFFER_LEN], start: 0, end: 0 }
+        Self { source, bytes: vec![0; BUFFER_LEN], start: 0, end: 0, read: 0 }
+    }
+
+    /// Place in the source of the next byte.
+    fn consumed(&self) -> u64 {
+        self.read - (self.end - self.start) as u64
     }
 
     /// Up to `max` bytes, at least one.
@@ -284,6 +297,7 @@ impl<R: Read> Buffer<R> {
             match self.source.read(&mut self.bytes) {
                 Ok(n) => {
                     self.end = n;
+                    self.read += n as u64;
                     return Ok(n);
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}

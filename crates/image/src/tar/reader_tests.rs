@@ -61,13 +61,12 @@ fn long_names_and_data() {
 
 #[test]
 fn sparse_file_of_pax_1_0() {
-    let pax = b"22 GNU.sparse.major=1\n23 GNU.sparse.name=real\n28 GNU.sparse.realsize=1000\n";
-    let pax = [&pax[..], b"22 GNU.sparse.minor=0\n"].concat();
+    let pax = ["GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name=real", "GNU.sparse.realsize=1000"];
+    let pax: Vec<u8> = pax.iter().flat_map(|r| format!("{} {r}\n", r.len() + 4).into_bytes()).collect();
     let mut data = body(b"1\n100\n3\n");
     data.extend_from_slice(b"xyz");
-    let tar =
-        [record("p", b'x', pax.len() as u64), body(&pax), record("GNUSparseFile.0/real", b'0', 515), body(&data)]
-            .concat();
+    let tar = [record("p", b'x', pax.len() as u64), body(&pax), record("GNUSparseFile.0/real", b'0', 515), body(&data)]
+        .concat();
     let mut reader = Reader::new(&tar[..]);
     assert_eq!(reader.next_entry().unwrap().unwrap().path, b"real");
     let content = content(&mut reader).unwrap();

@@ -1,0 +1,143 @@
+//! The store over files: imports, names, leases, what a kill leaves behind.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use support::{TarFile, root_tar};
+use warren_image::{Config, Store, StoreError};
+
+fn open(dir: &Path) -> Store {
+    Store::open(dir, Config::default()).unwrap()
+}
+
+fn files(dir: &Path, sub: &str) -> usize {
+    fs::read_dir(dir.join(sub)).unwrap().count()
+}
+
+#[tokio::test]
+async fn an_imported_name_needs_no_registry() {
+    let dir = tempfile::tempdir().unwrap();
+    let tar = dir.path().join("root.tar");
+    fs::write(&tar, root_tar(&[TarFile::file("etc/os-release", b"ID=test\n")])).unwrap();
+    let store = open(&dir.path().join("images"));
+    let image = store.import(tar, "my-root:1").await.unwrap();
+    assert_eq!(image.record.reference, "my-root:1");
+    assert_eq!(image.record.architecture, "amd64");
+    support::fsck(&image.disk);
+    let again = store.ensure("docker.io/library/my-root:1").await.unwrap();
+    assert_eq!(again.record.digest, image.record.digest);
+    assert_eq!(store.list().len(), 1);
+    assert!(store.builds().is_empty());
+}
+
+#[tokio::test]
+async fn the_last_lease_lets_a_removed_image_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let tar = dir.path().join("root.tar");
+    fs::write(&tar, root_tar(&[TarFile::file("a", b"a")])).unwrap();
+    let images = dir.path().join("images");
+    let store = open(&images);
+    let image = store.import(tar, "x:1").await.unwrap();
+    store.remove("x:1").await.unwrap();
+    assert!(store.list().is_empty());
+    assert_eq!(store.remove("x:1").await.unwrap_err().code, "not_found");
+    assert!(image.disk.exists());
+    let second = store.lease(&image.record.digest).unwrap();
+    drop(image);
+    assert!(second.disk.exists());
+    let disk = second.disk.clone();
+    drop(second);
+    assert!(!disk.exists());
+    assert_eq!((files(&images, "records"), files(&images, "names"), files(&images, "tmp")), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn a_running_sandbox_is_adopted_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let tar = dir.path().join("root.tar");
+    fs::write(&tar, root_tar(&[TarFile::file("a", b"a")])).unwrap();
+    let images = dir.path().join("images");
+    let digest = {
+        let store = open(&images);
+        let image = store.import(tar, "x:1").await.unwrap();
+        store.remove("x:1").await.unwrap();
+        // As after a kill: the lease is never given back.
+        std::mem::forget(image.lease.clone());
+        image.record.digest
+    };
+    let store = open(&images);
+    let image = store.lease(&digest).unwrap();
+    assert_eq!(store.collect().await, 0);
+    assert!(image.disk.exists());
+    drop(image);
+    assert!(store.lease(&digest).is_none());
+}
+
+#[tokio::test]
+async fn two_names_of_the_same_content_share_a_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let tar = dir.path().join("root.tar");
+    fs::write(&tar, root_tar(&[TarFile::file("a", b"a")])).unwrap();
+    let images = dir.path().join("images");
+    let store = open(&images);
+    let (one, two) = tokio::join!(store.import(tar.clone(), "x:1"), store.import(tar.clone(), "y:1"));
+    assert_eq!(one.unwrap().disk, two.unwrap().disk);
+    assert_eq!(files(&images, "disks"), 1);
+    store.remove("x:1").await.unwrap();
+    assert!(store.ensure("y:1").await.is_ok());
+    // A name that moves on lets its old image go.
+    fs::write(&tar, root_tar(&[TarFile::file("b", b"b")])).unwrap();
+    store.import(tar, "y:1").await.unwrap();
+    assert_eq!((files(&images, "disks"), files(&images, "tmp")), (1, 0));
+}
+
+#[tokio::test]
+async fn a_store_that_was_killed_is_sound() {
+    let dir = tempfile::tempdir().unwrap();
+    let tar = dir.path().join("root.tar");
+    fs::write(&tar, root_tar(&[TarFile::file("a", b"a")])).unwrap();
+    let images = dir.path().join("images");
+    let digest = {
+        let store = open(&images);
+        assert!(matches!(Store::open(&images, Config::default()), Err(StoreError::Locked(_))));
+        store.import(tar.clone(), "x:1").await.unwrap().record.digest
+    };
+    let hex = digest.strip_prefix("sha256:").unwrap();
+    // Each of these is what a kill between two steps leaves.
+    fs::write(images.join("tmp/half-made"), b"x").unwrap();
+    fs::write(images.join(format!("disks/{}.ext4", "0".repeat(64))), b"no record").unwrap();
+    fs::write(images.join(format!("records/{}.json", "1".repeat(64))), b"{\"for").unwrap();
+    fs::write(images.join(format!("names/{}.json", "2".repeat(64))), b"").unwrap();
+    let store = open(&images);
+    assert_eq!(store.list().len(), 1);
+    for sub in ["disks", "records", "names"] {
+        assert_eq!(files(&images, sub), 1, "{sub}");
+    }
+    assert_eq!(files(&images, "tmp"), 0);
+    drop(store);
+    // A disk that is gone takes its record and its name along.
+    fs::remove_file(images.join(format!("disks/{hex}.ext4"))).unwrap();
+    let store = open(&images);
+    assert!(store.list().is_empty());
+    assert_eq!((files(&images, "records"), files(&images, "names")), (0, 0));
+    assert!(store.import(tar, "x:1").await.is_ok());
+}
+
+#[tokio::test]
+async fn what_is_no_image_is_refused_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let images = dir.path().join("images");
+    let store = open(&images);
+    let path = dir.path().join("x");
+    let cut = root_tar(&[TarFile::file("a", &[7; 5000])])[..2000].to_vec();
+    let escape = root_tar(&[TarFile::file("../../etc/passwd", b"x")]);
+    for (content, code) in [(b"not a tar".repeat(100), "bad_content"), (cut, "bad_content"), (escape, "bad_content")] {
+        fs::write(&path, content).unwrap();
+        assert_eq!(store.import(path.clone(), "x:1").await.unwrap_err().code, code);
+    }
+    assert_eq!(store.import(dir.path().join("missing"), "x:1").await.unwrap_err().code, "not_found");
+    assert_eq!(store.import(path.clone(), "../x").await.unwrap_err().code, "bad_reference");
+    assert_eq!(store.ensure("prime/alice/x:1").await.unwrap_err().code, "not_found");
+    assert_eq!((files(&images, "disks"), files(&images, "tmp"), files(&images, "records")), (0, 0, 0));
+}
