@@ -22,7 +22,7 @@ pub(super) fn make(disk: &Path, host: &HostFiles) -> Result<(), String> {
     }
     let modules = format!("/lib/modules/{}", host.release);
     let options = Options { label: LABEL.to_owned(), uuid: *b"warren-tools-v1\0", made_s: 0, writable: false };
-    from_directory(&[(&host.modules, &modules)], files, disk, options).map(drop).map_err(|e| e.to_string())
+    from_directory(&[(&host.modules, &modules)], files, disk, &options).map(drop).map_err(|e| e.to_string())
 }
 
 /// What busybox can be called as, besides what the disk has otherwise.
