@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (file, summary) = root.finish(&options)?;
     let converted = started.elapsed();
     file.sync_all()?;
-    let mb = hash.len() as f64 / 1e6;
+    let mb = hash.count() as f64 / 1e6;
     let speed = mb / converted.as_secs_f64();
     println!("sha256:{}", hash.hex());
     println!("{mb:.0} MB in {converted:.2?}: {speed:.0} MB/s; synced after {:.2?}; {summary:?}", started.elapsed());

@@ -9,9 +9,10 @@ pub mod limits;
 mod oci;
 mod progress;
 mod registry;
+mod scratch;
 mod source;
 mod store;
 pub mod tar;
 
-pub use registry::RegistryConfig;
+pub use registry::{Credential, RegistryConfig};
 pub use store::{Config, Image, Lease, Store, StoreError};

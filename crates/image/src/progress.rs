@@ -57,6 +57,11 @@ impl Progress {
         self.pulled.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// So many bytes have to come again.
+    pub(crate) fn take_pulled(&self, bytes: u64) {
+        self.pulled.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// So many bytes of layers have gone into the disk.
     pub(crate) fn add_converted(&self, bytes: u64) {
         self.converted.fetch_add(bytes, Ordering::Relaxed);

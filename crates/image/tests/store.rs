@@ -1,4 +1,5 @@
 //! The store over files: imports, names, leases, what a kill leaves behind.
+#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -13,8 +13,8 @@ impl Sha256Hex {
         hash.iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    /// How many bytes.
-    pub fn len(&self) -> u64 {
+    /// How many bytes so far.
+    pub fn count(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 

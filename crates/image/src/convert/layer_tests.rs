@@ -165,7 +165,7 @@ proptest! {
             };
         }
         // Every name leads to a live node, and the links of each are the names that lead to it.
-        let mut names = vec![0; image.tree.len()];
+        let mut names = vec![0; image.tree.node_count()];
         let mut open = vec![ROOT];
         while let Some(id) = open.pop() {
             if let Kind::Dir(entries) = &image.tree.node(id).kind {

@@ -90,7 +90,7 @@ impl<'a> Finisher<'a> {
 
     /// Files of one directory get neighbouring inodes, then come its subdirectories.
     fn number(&self) -> Numbering {
-        let mut inodes = vec![0; self.tree.len()];
+        let mut inodes = vec![0; self.tree.node_count()];
         inodes[Tree::index(ROOT)] = ROOT_INODE;
         let mut order = Vec::new();
         let mut dirs = Vec::new();

@@ -132,6 +132,12 @@ pub struct Tree {
     freed: Vec<Extent>,
 }
 
+impl Default for Tree {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Tree {
     /// Only a root directory, 0755 root.
     pub fn new() -> Self {
@@ -149,12 +155,12 @@ impl Tree {
         &mut self.nodes[id.0 as usize]
     }
 
-    /// Nodes ever made; every [`NodeId`] is below.
-    pub fn len(&self) -> usize {
+    /// Nodes ever made, gone ones included.
+    pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Position of a node in tables of [`Tree::len`] items.
+    /// Position of a node in tables of [`Tree::node_count`] items.
     pub fn index(id: NodeId) -> usize {
         id.0 as usize
     }

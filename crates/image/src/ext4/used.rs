@@ -38,7 +38,7 @@ impl UsedBlocks {
         let mut bit = from as usize;
         let to = to as usize;
         while bit < to {
-            if bit % 8 == 0 && to - bit >= 8 {
+            if bit.is_multiple_of(8) && to - bit >= 8 {
                 let whole = (to - bit) / 8;
                 self.bits[bit / 8..bit / 8 + whole].fill(if used { 0xFF } else { 0 });
                 bit += 8 * whole;

@@ -5,6 +5,7 @@ use crate::convert::{ConvertError, HashingReader, Marks, Root, Sha256Hex, decomp
 use crate::ext4::{Ext4Error, Options, Summary};
 use crate::oci::Config;
 use crate::progress::Progress;
+use crate::registry::PullError;
 use crate::tar::TarError;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -65,7 +66,12 @@ impl BuildError {
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Digest { .. } => "digest_mismatch",
-            Self::Write(e) | Self::Read(e) => io_code(e),
+            Self::Write(e) => io_code(e),
+            // A layer that did not come says why.
+            Self::Read(e) => match e.get_ref().and_then(|inner| inner.downcast_ref::<PullError>()) {
+                Some(pull) => pull.code(),
+                None => io_code(e),
+            },
             Self::Convert { error, .. } | Self::Finish(error) => convert_code(error),
             Self::OwnDigest(_) => "failed",
         }

@@ -4,7 +4,7 @@ mod archive;
 mod bag;
 mod build;
 
-pub(crate) use archive::{hash, open as open_archive};
+pub(crate) use archive::{hash, open as open_archive, pair};
 pub(crate) use build::{BuildError, Built, build};
 
 use crate::convert::Marks;

@@ -4,8 +4,8 @@ use super::{Image, Shared, Store, blocking, chain, image_error, lock, parse};
 use crate::oci::Config;
 use crate::progress::{Progress, Step};
 use crate::registry::{PullError, Resolved};
+use crate::scratch::Scratch;
 use crate::source::{self, BuildError, Built, Package};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -46,7 +46,7 @@ impl Shared {
     async fn ensure(self: Arc<Self>, reference: Reference, name: String, progress: Arc<Progress>) -> Outcome {
         let _listed = Listed::new(self.clone(), progress.clone());
         match self.resolve(&reference, &name).await {
-            Ok(Found::Here(image)) => Ok(image),
+            Ok(Found::Here(image)) => Ok(*image),
             Ok(Found::There(resolved)) => self.pull(&reference, name, *resolved, progress).await,
             Err(error) if self.offline_ok && error.is_unreachable() => match self.known(&name) {
                 Some(image) => Ok(image),
@@ -63,7 +63,7 @@ impl Shared {
             && self.registry.head(reference).await? == Some(known)
             && let Some(image) = self.known(name)
         {
-            return Ok(Found::Here(image));
+            return Ok(Found::Here(Box::new(image)));
         }
         let resolved = self.registry.resolve(reference).await?;
         Ok(Found::There(Box::new(resolved)))
@@ -127,8 +127,8 @@ impl Shared {
         let shared = self.clone();
         let name = name.to_owned();
         blocking(move || {
-            let scratch = Scratch(shared.files.scratch());
-            let built = source::build(package, &scratch.0, &progress).map_err(|e| build_error(&name, &e))?;
+            let scratch = Scratch::new(shared.files.scratch());
+            let built = source::build(package, scratch.path(), &progress).map_err(|e| build_error(&name, &e))?;
             shared.admit(&name, built, &scratch)
         })
         .await
@@ -140,7 +140,7 @@ impl Shared {
         // An import of the same content may have come first; its disk is as good.
         if index.record(&built.digest).is_none() {
             self.files
-                .add_image(&scratch.0, &built.digest, &record)
+                .add_image(scratch.path(), &built.digest, &record)
                 .map_err(|e| build_error(name, &BuildError::Write(e)))?;
             index.add(built.digest.clone(), record.clone());
         }
@@ -167,21 +167,8 @@ impl Shared {
 
 /// Where an image was found.
 enum Found {
-    Here(Image),
+    Here(Box<Image>),
     There(Box<Resolved>),
-}
-
-/// A file in `tmp` that goes unless it was moved away.
-pub(super) struct Scratch(pub(super) PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.0)
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!(path = ?self.0, %error, "temporary file stays until the next start");
-        }
-    }
 }
 
 /// Shows a build to [`Store::builds`] while it lives.

@@ -1,6 +1,7 @@
-use super::ensure::{Listed, Scratch};
+use super::ensure::Listed;
 use super::{Image, Store, blocking, chain, image_error, parse};
 use crate::progress::{Progress, Step};
+use crate::scratch::Scratch;
 use crate::source;
 use std::path::PathBuf;
 use warren_proto::node::ImageError;
@@ -19,9 +20,9 @@ impl Store {
         let work = async move {
             let progress = Progress::new(name.clone());
             let _listed = Listed::new(shared.clone(), progress.clone());
-            let scratch = Scratch(shared.files.scratch());
+            let scratch = Scratch::new(shared.files.scratch());
             let opened = blocking(move || {
-                let package = source::open_archive(&path, &scratch.0);
+                let package = source::open_archive(&path, scratch.path());
                 // Compressed archives were unpacked there and must stay until they are converted.
                 (package, scratch)
             });

@@ -113,7 +113,7 @@ mod tests {
         assert!(!index.is_unnamed(&a));
         assert_eq!(index.named("x:2").unwrap().reference, "x:2");
         index.forget_name("x:2");
-        assert_eq!(index.unnamed(), [a.clone()]);
+        assert_eq!(index.unnamed(), std::slice::from_ref(&a));
         index.forget(&a);
         assert!(!index.is_unnamed(&a));
         assert_eq!(index.list().len(), 1);

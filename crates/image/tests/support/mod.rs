@@ -1,5 +1,5 @@
 //! Tars and images made in memory, and checks of disks.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use std::path::Path;
 use std::process::Command;

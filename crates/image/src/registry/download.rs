@@ -1,0 +1,162 @@
+//! Layers come in, several at a time, each into a file of its own; checked before anybody reads it.
+
+use super::client::Client;
+use super::endpoint::Endpoint;
+use super::error::PullError;
+use crate::oci::Descriptor;
+use crate::progress::{Progress, Step};
+use crate::scratch::Scratch;
+use crate::source::OpenLayer;
+use reqwest::header::RANGE;
+use reqwest::{Response, StatusCode};
+use sha2::{Digest as _, Sha256};
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncSeekExt, AsyncWriteExt, BufWriter};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
+
+/// Layers of one image that are fetched at the same time.
+const AT_ONCE_MAX: usize = 4;
+/// Times that a broken transfer is taken up again.
+const RESUMES_MAX: u32 = 4;
+/// Bytes gathered before a write.
+const WRITE_LEN: usize = 1 << 20;
+
+/// All downloads of one image. They end when this goes.
+pub(super) struct Downloads {
+    from: Arc<From>,
+    tasks: JoinSet<()>,
+    slots: Arc<Semaphore>,
+    left: Arc<AtomicUsize>,
+}
+
+struct From {
+    client: Client,
+    endpoint: Endpoint,
+    repository: String,
+    progress: Arc<Progress>,
+}
+
+/// A layer that is coming.
+pub(super) struct Download {
+    file: oneshot::Receiver<Result<Scratch, PullError>>,
+}
+
+impl Downloads {
+    pub(super) fn new(client: Client, endpoint: Endpoint, repository: &str, progress: Arc<Progress>) -> Self {
+        let from = From { client, endpoint, repository: repository.to_owned(), progress };
+        Self {
+            from: Arc::new(from),
+            tasks: JoinSet::new(),
+            slots: Arc::new(Semaphore::new(AT_ONCE_MAX)),
+            left: Arc::default(),
+        }
+    }
+
+    /// Starts one, or lets it wait for its turn; turns come in the order of the calls.
+    pub(super) fn start(&mut self, blob: Descriptor, path: PathBuf) -> Download {
+        let (sender, file) = oneshot::channel();
+        let (from, slots, left) = (self.from.clone(), self.slots.clone(), self.left.clone());
+        left.fetch_add(1, Ordering::Relaxed);
+        self.tasks.spawn(async move {
+            // Never closed.
+            let _slot = slots.acquire().await.ok();
+            let fetched = from.fetch(&blob, Scratch::new(path)).await;
+            if left.fetch_sub(1, Ordering::Relaxed) == 1 && fetched.is_ok() {
+                from.progress.start(Step::Converting);
+            }
+            // Nobody waits any more if the build has failed; then the file goes.
+            let _ = sender.send(fetched);
+        });
+        Download { file }
+    }
+}
+
+impl Download {
+    /// Waits for the file when it is opened. `all` keeps the downloads going until then.
+    pub(super) fn into_layer(self, all: Arc<Downloads>) -> OpenLayer {
+        Box::new(move || {
+            let fetched = self.file.blocking_recv().unwrap_or(Err(PullError::GivenUp));
+            drop(all);
+            let scratch = fetched.map_err(io::Error::other)?;
+            // The open file stays readable; its name is not needed any more.
+            Ok(Box::new(File::open(scratch.path())?))
+        })
+    }
+}
+
+/// A file that grows, and what of it is known.
+struct Partial {
+    out: BufWriter<tokio::fs::File>,
+    hash: Sha256,
+    len: u64,
+}
+
+impl From {
+    async fn fetch(&self, blob: &Descriptor, scratch: Scratch) -> Result<Scratch, PullError> {
+        let file = tokio::fs::File::create_new(scratch.path()).await.map_err(PullError::Write)?;
+        let out = BufWriter::with_capacity(WRITE_LEN, file);
+        let mut partial = Partial { out, hash: Sha256::new(), len: 0 };
+        let mut resumes = 0;
+        loop {
+            match self.transfer(blob, &mut partial).await {
+                Ok(()) => break,
+                // A transfer that broke in the middle goes on where it was; one that never began was retried already.
+                Err(PullError::Unreachable { .. }) if resumes < RESUMES_MAX && partial.len > 0 => resumes += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        partial.out.flush().await.map_err(PullError::Write)?;
+        let found: String = partial.hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+        if found == blob.digest.hex() && partial.len == blob.size {
+            return Ok(scratch);
+        }
+        let found = format!("sha256:{found} ({} of {} bytes)", partial.len, blob.size);
+        Err(PullError::Digest { host: self.endpoint.host.clone(), expected: blob.digest.clone(), found })
+    }
+
+    async fn transfer(&self, blob: &Descriptor, partial: &mut Partial) -> Result<(), PullError> {
+        let mut response = self.request(blob, partial.len).await?;
+        if partial.len > 0 && response.status() != StatusCode::PARTIAL_CONTENT {
+            self.restart(partial).await?;
+        }
+        let unreachable = |error| PullError::Unreachable { host: self.endpoint.host.clone(), error };
+        while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+            if partial.len + chunk.len() as u64 > blob.size {
+                let (host, what) = (self.endpoint.host.clone(), blob.digest.to_string());
+                return Err(PullError::TooLarge { host, what, max: blob.size });
+            }
+            partial.out.write_all(&chunk).await.map_err(PullError::Write)?;
+            partial.hash.update(&chunk);
+            partial.len += chunk.len() as u64;
+            self.progress.add_pulled(chunk.len() as u64);
+        }
+        Ok(())
+    }
+
+    async fn request(&self, blob: &Descriptor, from: u64) -> Result<Response, PullError> {
+        let inner = &self.client.inner;
+        let url = self.endpoint.url(&self.repository, "blobs", blob.digest.as_str());
+        let request = || {
+            let request = inner.http.client(&self.endpoint).get(&url);
+            if from > 0 { request.header(RANGE, format!("bytes={from}-")) } else { request }
+        };
+        let response = inner.auth.send(&inner.http, &self.endpoint, &self.repository, request).await?;
+        self.client.accept(&self.endpoint, &self.repository, blob.digest.as_str(), response)
+    }
+
+    /// The registry sends everything again.
+    async fn restart(&self, partial: &mut Partial) -> Result<(), PullError> {
+        partial.out.flush().await.map_err(PullError::Write)?;
+        partial.out.seek(io::SeekFrom::Start(0)).await.map_err(PullError::Write)?;
+        partial.out.get_ref().set_len(0).await.map_err(PullError::Write)?;
+        self.progress.take_pulled(partial.len);
+        partial.hash = Sha256::new();
+        partial.len = 0;
+        Ok(())
+    }
+}
