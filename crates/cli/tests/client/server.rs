@@ -42,13 +42,13 @@ struct Shared {
 }
 
 /// Runs until dropped.
-pub struct Server {
+pub(crate) struct Server {
     shared: Arc<Shared>,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Server {
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port");
@@ -60,26 +60,26 @@ impl Server {
         Server { shared, _runtime: runtime }
     }
 
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.shared.url
     }
 
     /// Body of the last such call.
-    pub fn sent(&self, call: &str) -> Value {
+    pub(crate) fn sent(&self, call: &str) -> Value {
         serde_json::from_slice(&self.last(call).2).expect("a JSON body")
     }
 
     /// Query of the last such call.
-    pub fn query(&self, call: &str) -> String {
+    pub(crate) fn query(&self, call: &str) -> String {
         self.last(call).1
     }
 
-    pub fn count(&self, call: &str) -> usize {
+    pub(crate) fn count(&self, call: &str) -> usize {
         self.shared.seen.lock().expect("sound").calls.iter().filter(|(name, ..)| name == call).count()
     }
 
     /// The command that was started last.
-    pub fn started(&self) -> CommandSpec {
+    pub(crate) fn started(&self) -> CommandSpec {
         self.shared.seen.lock().expect("sound").started.clone().expect("something was started")
     }
 

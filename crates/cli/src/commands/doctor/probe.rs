@@ -64,7 +64,9 @@ fn qemu() -> Found {
             let text = String::from_utf8_lossy(&output.stdout);
             Found::Here(text.lines().next().unwrap_or("unknown version").to_owned())
         }
-        _ => Found::Missing { fix: format!("{} does not run: apt-get install --reinstall qemu-system-x86", path.display()) },
+        _ => Found::Missing {
+            fix: format!("{} does not run: apt-get install --reinstall qemu-system-x86", path.display()),
+        },
     }
 }
 

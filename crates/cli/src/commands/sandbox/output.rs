@@ -30,12 +30,16 @@ impl Sink {
 
     /// Takes a piece of output. Blocks while the reader of our stdout is slow, which slows the command in turn.
     pub(super) fn take(&mut self, output: Output) -> io::Result<()> {
-        match (self, output) {
-            (Sink::Pass, Output::Stdout(bytes) | Output::Pty(bytes)) => write_flushed(&mut io::stdout().lock(), &bytes),
-            (Sink::Pass, Output::Stderr(bytes)) => write_flushed(&mut io::stderr().lock(), &bytes),
-            (Sink::Capture { stdout, .. }, Output::Stdout(bytes) | Output::Pty(bytes)) => Ok(stdout.take(&bytes)),
-            (Sink::Capture { stderr, .. }, Output::Stderr(bytes)) => Ok(stderr.take(&bytes)),
-        }
+        let (captured, bytes) = match (self, output) {
+            (Sink::Pass, Output::Stdout(bytes) | Output::Pty(bytes)) => {
+                return write_flushed(&mut io::stdout().lock(), &bytes);
+            }
+            (Sink::Pass, Output::Stderr(bytes)) => return write_flushed(&mut io::stderr().lock(), &bytes),
+            (Sink::Capture { stdout, .. }, Output::Stdout(bytes) | Output::Pty(bytes)) => (stdout, bytes),
+            (Sink::Capture { stderr, .. }, Output::Stderr(bytes)) => (stderr, bytes),
+        };
+        captured.take(&bytes);
+        Ok(())
     }
 
     /// The document, if output was kept.

@@ -17,6 +17,8 @@ pub(super) enum ServeError {
     #[error("cannot {action}: {source}")]
     System { action: &'static str, source: std::io::Error },
     #[error(transparent)]
+    Node(#[from] Box<warren_node::OpenError>),
+    #[error(transparent)]
     Control(#[from] warren_control::OpenError),
 }
 
@@ -31,6 +33,7 @@ impl From<ServeError> for Failure {
             ServeError::Listen { .. } => "choose another address with --listen",
             ServeError::Tls { .. } => "--tls-cert takes the certificate chain, --tls-key its private key, both as PEM",
             ServeError::System { .. } | ServeError::Control(_) => return Failure::new(text(&error)),
+            ServeError::Node(_) => "`warren doctor` says what is missing on this machine",
         };
         Failure::new(text(&error)).hint(hint)
     }
