@@ -16,6 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: simulated DIR ADDRESS:PORT".into());
     };
     let node = SimNode::new(|spec| match spec.image.as_str() {
+        "instant" => Life::default(),
         "slow" => Life { start: Duration::from_secs(3), ..Life::default() },
         "building" => Life { build: Some(Duration::from_secs(3)), ..Life::default() },
         "missing" => Life { fail: Some((EndReason::ImagePullFailed, "no such image".to_owned())), ..Life::default() },

@@ -6,7 +6,7 @@ use crate::auth::Caller;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::reconcile::{deleted, dispatch, driver};
-use crate::store::{Owner, Page, SandboxRow, Selection, Updated};
+use crate::store::{Durability, Owner, Page, SandboxRow, Selection, Updated};
 use axum::Json;
 use axum::extract::{Path, State};
 use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ pub(super) async fn delete_many(
 /// The durable intent; from here on the sandbox is deleted whatever happens.
 async fn intend(cx: &Context, row: &SandboxRow) -> Result<SandboxRow, ApiError> {
     let now = now_ms();
-    match cx.store.sandbox_update(&row.id, now, |row| deleted(row, now)).await? {
+    match cx.store.sandbox_update(&row.id, Durability::Power, now, |row| deleted(row, now)).await? {
         Updated::Changed(row) => {
             cx.changes.tell(&row.id);
             Ok(row)

@@ -6,7 +6,7 @@ use crate::auth::Caller;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::reconcile::dispatch;
-use crate::store::{SandboxRow, Updated};
+use crate::store::{Durability, SandboxRow, Updated};
 use axum::Json;
 use axum::extract::{Path, State};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(super) async fn put(
         }
         live
     };
-    let Updated::Changed(row) = cx.store.sandbox_update(&row.id, now_ms(), change).await? else {
+    let Updated::Changed(row) = cx.store.sandbox_update(&row.id, Durability::Power, now_ms(), change).await? else {
         return Err(ApiError::new(ErrorCode::NotRunning, format!("sandbox {} has ended", row.id)));
     };
     if row.status == Status::Running {

@@ -3,7 +3,7 @@
 use super::absorb::{absorb, end_with};
 use crate::clock::now_ms;
 use crate::context::Context;
-use crate::store::{Placement, SandboxRow, StoreError, Updated};
+use crate::store::{Durability, Placement, SandboxRow, StoreError, Updated};
 use std::collections::BTreeMap;
 use warren_model::{EndReason, SandboxId, SandboxSpec, Status};
 use warren_proto::node::{CreateError, NodeError, Observation};
@@ -42,7 +42,7 @@ async fn placed(cx: &Context, id: &SandboxId) -> Result<(), StoreError> {
         }
         queued
     };
-    let updated = cx.store.sandbox_update(id, now_ms(), mark).await?;
+    let updated = cx.store.sandbox_update(id, Durability::Process, now_ms(), mark).await?;
     let (Updated::Changed(row) | Updated::Same(row)) = updated else { return Ok(()) };
     if !row.is_live() {
         // Deleted while the offer was under way: the delete wins.
@@ -70,7 +70,7 @@ pub(crate) async fn terminate(cx: &Context, id: &SandboxId) -> Result<(), StoreE
         }
         open
     };
-    cx.store.sandbox_update(id, now_ms(), mark).await?;
+    cx.store.sandbox_update(id, Durability::Process, now_ms(), mark).await?;
     cx.room();
     Ok(())
 }
@@ -89,7 +89,7 @@ pub(crate) async fn set_egress(cx: &Context, row: &SandboxRow) -> Result<(), Sto
         row.egress_applied = row.egress_applied.max(generation);
         true
     };
-    cx.store.sandbox_update(&row.id, now_ms(), mark).await?;
+    cx.store.sandbox_update(&row.id, Durability::Process, now_ms(), mark).await?;
     cx.changes.tell(&row.id);
     Ok(())
 }
@@ -101,7 +101,7 @@ pub(crate) async fn forget(cx: &Context, id: &SandboxId) -> Result<(), StoreErro
         row.placement = Placement::Gone;
         !row.is_live()
     };
-    cx.store.sandbox_update(id, now_ms(), mark).await?;
+    cx.store.sandbox_update(id, Durability::Process, now_ms(), mark).await?;
     Ok(())
 }
 
@@ -112,7 +112,9 @@ pub(crate) async fn lost(cx: &Context, id: &SandboxId) -> Result<(), StoreError>
 
 /// Writes down what the node says.
 pub(crate) async fn observed(cx: &Context, seen: &Observation) -> Result<(), StoreError> {
-    if let Updated::Changed(row) = cx.store.sandbox_update(&seen.id, now_ms(), |row| absorb(row, seen)).await? {
+    if let Updated::Changed(row) =
+        cx.store.sandbox_update(&seen.id, Durability::Process, now_ms(), |row| absorb(row, seen)).await?
+    {
         cx.changes.tell(&seen.id);
         if row.status.is_terminal() {
             cx.room();
@@ -141,7 +143,7 @@ async fn end(cx: &Context, id: &SandboxId, reason: EndReason, message: &str) -> 
         }
         live
     };
-    if let Updated::Changed(_) = cx.store.sandbox_update(id, now, change).await? {
+    if let Updated::Changed(_) = cx.store.sandbox_update(id, Durability::Process, now, change).await? {
         cx.changes.tell(id);
     }
     Ok(())

@@ -84,7 +84,7 @@ fn push_conditions(query: &mut QueryBuilder<Sqlite>, selection: &Selection) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::fixture;
+    use crate::store::{Durability, fixture};
     use proptest::prelude::*;
 
     const LABELS: [&str; 3] = ["a", "b", "c'; --"];
@@ -137,7 +137,7 @@ mod tests {
                 let (_dir, store) = fixture::store().await;
                 for row in &rows {
                     store.sandbox_insert(&fixture::new(row.clone())).await.unwrap();
-                    store.sandbox_update(&row.id, 9, |stored| { stored.ended_at_ms = row.ended_at_ms; true }).await.unwrap();
+                    store.sandbox_update(&row.id, Durability::Power, 9, |stored| { stored.ended_at_ms = row.ended_at_ms; true }).await.unwrap();
                 }
                 for (selection, offset, limit) in selections {
                     let mut expected: Vec<_> = rows.iter().filter(|row| matches(&selection, row)).collect();

@@ -38,7 +38,7 @@ pub(crate) use error::StoreError;
 pub(crate) use insert::{Inserted, NewSandbox};
 pub(crate) use list::{Owner, Page, Selection};
 pub(crate) use login::ChallengeRow;
-pub(crate) use open::Store;
+pub(crate) use open::{Durability, Store};
 pub(crate) use row::{Intent, Placement, SandboxRow};
 pub(crate) use sandbox::Updated;
 pub(crate) use secret::SecretRow;

@@ -1,7 +1,8 @@
 use super::StoreError;
-use sqlx::SqlitePool;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::pool::PoolConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Sqlite, SqliteConnection, SqlitePool};
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,6 +16,15 @@ const DATABASE_FILE: &str = "warren.db";
 
 /// Schema changes in order; a file never changes once it was released.
 const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "init", include_str!("../../migrations/0001_init.sql"))];
+
+/// What a write must survive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// A loss of power: an intent, which nobody else knows.
+    Power,
+    /// The death of this process: an observation, which the node can repeat.
+    Process,
+}
 
 /// The database. Cheap to clone.
 #[derive(Clone)]
@@ -31,17 +41,30 @@ impl Store {
             .filename(data_dir.join(DATABASE_FILE))
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            // An intent must survive a loss of power, not only of the process.
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .busy_timeout(Duration::from_secs(WAIT_SECS_MAX));
         let pool = |connections| {
-            SqlitePoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(WAIT_SECS_MAX))
+            SqlitePoolOptions::new()
+                .max_connections(connections)
+                .acquire_timeout(Duration::from_secs(WAIT_SECS_MAX))
+                // A connection to a file does not break while it idles.
+                .test_before_acquire(false)
         };
-        let write = pool(1).connect_with(options.clone()).await?;
+        // Each writer starts out durable, whatever the one before it wanted.
+        let write = pool(1).before_acquire(|db, _| Box::pin(durable(db))).connect_with(options.clone()).await?;
         migrator().run(&write).await?;
         let read = pool(READERS_MAX).connect_with(options.read_only(true).create_if_missing(false)).await?;
         Ok(Self { write, read })
+    }
+
+    /// The writing connection.
+    pub(super) async fn writer(&self, durability: Durability) -> Result<PoolConnection<Sqlite>, StoreError> {
+        let mut connection = self.write.acquire().await?;
+        if durability == Durability::Process {
+            sqlx::query("PRAGMA synchronous = NORMAL").execute(&mut *connection).await?;
+        }
+        Ok(connection)
     }
 
     /// Whether the database answers.
@@ -55,6 +78,10 @@ impl Store {
         self.read.close().await;
         self.write.close().await;
     }
+}
+
+async fn durable(db: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query("PRAGMA synchronous = FULL").execute(db).await.map(|_| true)
 }
 
 fn migrator() -> Migrator {

@@ -1,5 +1,5 @@
 use super::row::{read, read_all, to_db};
-use super::{SandboxRow, Store, StoreError};
+use super::{Durability, SandboxRow, Store, StoreError};
 use sqlx::QueryBuilder;
 use warren_model::SandboxId;
 
@@ -59,6 +59,7 @@ impl Store {
     pub(crate) async fn sandbox_update(
         &self,
         id: &SandboxId,
+        durability: Durability,
         now_ms: u64,
         change: impl Fn(&mut SandboxRow) -> bool,
     ) -> Result<Updated, StoreError> {
@@ -70,14 +71,19 @@ impl Store {
             }
             row.updated_at_ms = now_ms.max(before.updated_at_ms);
             row.version = before.version + 1;
-            if self.write_version(&row, before.version).await? {
+            if self.write_version(&row, durability, before.version).await? {
                 return Ok(Updated::Changed(row));
             }
         }
         Err(StoreError::Contended(id.to_string()))
     }
 
-    async fn write_version(&self, row: &SandboxRow, version_before: i64) -> Result<bool, StoreError> {
+    async fn write_version(
+        &self,
+        row: &SandboxRow,
+        durability: Durability,
+        version_before: i64,
+    ) -> Result<bool, StoreError> {
         let damaged = |column| StoreError::Damaged { table: "sandboxes", column, id: row.id.to_string() };
         let done = sqlx::query(
             "UPDATE sandboxes SET intent = $1, placement = $2, status = $3, image_build_id = $4, image_digest = $5, \
@@ -106,7 +112,7 @@ impl Store {
         .bind(row.version)
         .bind(row.id.as_str())
         .bind(version_before)
-        .execute(&self.write)
+        .execute(&mut *self.writer(durability).await?)
         .await?;
         Ok(done.rows_affected() == 1)
     }
@@ -131,7 +137,7 @@ mod tests {
                     row.egress_generation += 1;
                     true
                 };
-                store.sandbox_update(&id, 5, count).await.unwrap()
+                store.sandbox_update(&id, Durability::Process, 5, count).await.unwrap()
             });
         }
         while let Some(done) = writers.join_next().await {
@@ -139,7 +145,10 @@ mod tests {
         }
         let after = store.sandbox_get(&row.id).await.unwrap().unwrap();
         assert_eq!((after.egress_generation, after.version), (20, 21));
-        assert_eq!(store.sandbox_update(&SandboxId::from_bits(2), 5, |_| true).await.unwrap(), Updated::Missing);
+        assert_eq!(
+            store.sandbox_update(&SandboxId::from_bits(2), Durability::Power, 5, |_| true).await.unwrap(),
+            Updated::Missing
+        );
     }
 
     #[tokio::test]
@@ -155,7 +164,7 @@ mod tests {
                 (row.placement, row.ended_at_ms) = (placement, Some(ended_at_ms));
                 true
             };
-            store.sandbox_update(&row.id, 30, end).await.unwrap();
+            store.sandbox_update(&row.id, Durability::Power, 30, end).await.unwrap();
         }
         assert_eq!(store.purge(WEEK_MS + 15).await.unwrap(), 1);
         let left = store.sandboxes_get(&[1, 2, 3].map(SandboxId::from_bits)).await.unwrap();
