@@ -65,6 +65,12 @@ impl NetworkHandle {
     }
 }
 
+impl std::fmt::Debug for NetworkHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NetworkHandle").finish_non_exhaustive()
+    }
+}
+
 impl Drop for NetworkHandle {
     fn drop(&mut self) {
         self.shared.close();

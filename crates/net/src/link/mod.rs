@@ -11,17 +11,24 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// Starts both tasks on `stream`. The network closes when either ends.
 pub(crate) fn start<S: AsyncRead + AsyncWrite + Send + 'static>(shared: &Arc<Shared>, stream: S) {
     let (reader, writer) = tokio::io::split(stream);
-    let (from_guest, to_guest) = (Arc::clone(shared), Arc::clone(shared));
+    let (from_guest, to_guest) = (Closing(Arc::clone(shared)), Closing(Arc::clone(shared)));
     shared.spawn(async move {
-        let end = read(&from_guest, reader).await;
+        let end = read(&from_guest.0, reader).await;
         tracing::debug!(error = end.err().map(tracing::field::display), "link from the guest ended");
-        from_guest.close();
     });
     shared.spawn(async move {
-        let end = write(&to_guest, writer).await;
+        let end = write(&to_guest.0, writer).await;
         tracing::debug!(error = end.err().map(tracing::field::display), "link to the guest ended");
-        to_guest.close();
     });
+}
+
+/// Closes the network when a task of the link ends, however it ends.
+struct Closing(Arc<Shared>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 async fn read(shared: &Arc<Shared>, mut reader: impl AsyncRead + Unpin) -> io::Result<()> {

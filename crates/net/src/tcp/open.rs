@@ -46,7 +46,20 @@ fn is_dns(key: TcpKey) -> bool {
     (key.address, key.port) == (GATEWAY, dns::PORT)
 }
 
+/// Removes the slot of a flow when its task ends, however it ends.
+struct Slotted<'a> {
+    shared: &'a Shared,
+    key: TcpKey,
+}
+
+impl Drop for Slotted<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().tcp.slots.remove(&self.key);
+    }
+}
+
 async fn run(shared: &Arc<Shared>, key: TcpKey, gate: Gate, generation: u64) {
+    let _slotted = Slotted { shared, key };
     match connect(shared, key).await {
         Ok(host) => {
             if let Some(gate) = establish(shared, key, gate, generation) {
@@ -55,7 +68,6 @@ async fn run(shared: &Arc<Shared>, key: TcpKey, gate: Gate, generation: u64) {
         }
         Err(error) => refuse(&mut shared.lock(), key, Refusal::of(&error)),
     }
-    shared.lock().tcp.slots.remove(&key);
 }
 
 async fn connect(shared: &Arc<Shared>, key: TcpKey) -> io::Result<HostStream> {

@@ -105,9 +105,13 @@ impl Guest {
     pub(crate) async fn receive(&mut self, handle: SocketHandle, length: usize) -> Vec<u8> {
         let mut got = Vec::new();
         self.until("received", |guest| {
-            let mut part = vec![0; length - got.len()];
-            let taken = guest.tcp(handle).recv_slice(&mut part).unwrap();
-            got.extend_from_slice(&part[..taken]);
+            let wanted = length - got.len();
+            let take = |bytes: &mut [u8]| {
+                let taken = bytes.len().min(wanted);
+                got.extend_from_slice(&bytes[..taken]);
+                (taken, ())
+            };
+            guest.tcp(handle).recv(take).unwrap();
             (got.len() == length).then_some(())
         })
         .await;
@@ -200,9 +204,8 @@ impl Guest {
     }
 
     fn read(&mut self) {
-        let mut chunk = vec![0; 256 << 10];
-        while let Ok(n @ 1..) = self.stream.try_read(&mut chunk) {
-            self.received.extend_from_slice(&chunk[..n]);
+        self.received.reserve(256 << 10);
+        while let Ok(1..) = self.stream.try_read_buf(&mut self.received) {
             if self.received.len() > 1 << 20 {
                 break;
             }

@@ -14,8 +14,8 @@ use tokio::net::UnixStream;
 use warren_model::egress::{EgressPolicy, HostName, Rule, Target};
 use warren_net::{HostService, NetConfig, Network, NetworkHandle};
 
-/// Where the guest sees the services of a test.
-const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 100);
+/// Where the guest sees the services of a test. Beyond the gateway, as smoltcp asks for one hardware address a second at most.
+const SERVICE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 100);
 
 /// A service at [`SERVICE`]`:port` named `name`.
 fn service(name: &str, port: u16, target: SocketAddr) -> HostService {

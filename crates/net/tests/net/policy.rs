@@ -2,7 +2,7 @@ use crate::{SERVICE, allow, deny, servers, service, services, start};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use tokio::net::TcpListener;
 use warren_model::egress::EgressPolicy;
-use warren_net::{NetConfig, NetworkHandle};
+use warren_net::{HostService, NetConfig, NetworkHandle};
 
 /// ICMP code of "administratively prohibited".
 const PROHIBITED: u8 = 13;
@@ -10,7 +10,7 @@ const PROHIBITED: u8 = 13;
 #[tokio::test]
 async fn what_the_policy_refuses_fails_at_once() {
     let config = services(vec![service("echo.test", 7, servers::echo().await)]);
-    for policy in [allow(&[]), allow(&["10.0.2.100:8", "other.test"]), deny(&["10.0.2.0/24"]), deny(&["*:7"])] {
+    for policy in [allow(&[]), allow(&["198.51.100.100:8", "other.test"]), deny(&["198.51.100.0/24"]), deny(&["*:7"])] {
         let (net, mut guest) = start(config.clone(), policy);
         guest.connect((SERVICE, 7));
         assert_eq!(guest.refusal().await, PROHIBITED);
@@ -21,10 +21,20 @@ async fn what_the_policy_refuses_fails_at_once() {
 #[tokio::test]
 async fn what_the_policy_allows_opens() {
     let config = services(vec![service("echo.test", 7, servers::echo().await)]);
-    for policy in [allow(&["10.0.2.100:7"]), allow(&["*"]), allow(&["0.0.0.0/0"]), deny(&["10.0.2.100:8"])] {
+    for policy in [allow(&["198.51.100.100:7"]), allow(&["*"]), allow(&["0.0.0.0/0"]), deny(&["198.51.100.100:8"])] {
         let (_net, mut guest) = start(config.clone(), policy);
         guest.open((SERVICE, 7)).await;
     }
+}
+
+#[tokio::test]
+async fn a_service_may_be_in_the_guests_own_network_which_is_closed() {
+    let near = Ipv4Addr::new(10, 0, 2, 100);
+    let config = services(vec![HostService { address: near, ..service("near.test", 7, servers::echo().await) }]);
+    let (_net, mut guest) = start(config, EgressPolicy::open());
+    guest.open((near, 7)).await;
+    guest.connect((near, 8));
+    assert_eq!(guest.refusal().await, PROHIBITED);
 }
 
 #[tokio::test]
@@ -105,7 +115,7 @@ async fn the_name_that_a_flow_presents_must_be_allowed() {
         (allow(&["name.test"]), get("other.test"), false),
         (allow(&["name.test", "*.other.test"]), get("a.other.test"), true),
         (allow(&["name.test"]), b"no HTTP".to_vec(), false),
-        (allow(&["name.test", "10.0.2.100"]), get("other.test"), true),
+        (allow(&["name.test", "198.51.100.100"]), get("other.test"), true),
         (deny(&["other.test"]), get("other.test"), false),
         (deny(&["other.test"]), get("name.test"), true),
         (deny(&["other.test"]), b"no HTTP".to_vec(), true),
