@@ -16,7 +16,7 @@ if ! cargo deny --version >/dev/null 2>&1; then
     fi
 fi
 
-cargo deny --locked check bans licenses sources
+cargo deny --locked check --hide-inclusion-graph bans licenses sources
 if cargo deny --locked fetch db 2>/dev/null; then
     cargo deny --locked check --disable-fetch advisories
 else
