@@ -8,9 +8,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 /// What is moved into the guest's root: mounts made here, with all that is mounted on them.
-const MOVED: [&str; 4] = ["/proc", "/sys", "/dev", "/run/warren"];
+const MOVED: [&str; 3] = ["/proc", "/sys", "/dev"];
+/// Where the tools disk is mounted. Below `/dev`, which moves into the guest's root as it is: there it hides nothing of the
+/// image, needs nothing made on the image's disk, and is not lost when something is mounted on `/run`.
+const TOOLS: &str = "/dev/warren/tools";
 /// Where the kernel finds the agent as its module loader, in the guest's root too.
-const MODULE_LOADER: &str = "/run/warren/modprobe";
+const MODULE_LOADER: &str = "/dev/warren/modprobe";
 
 struct FileSystem {
     target: &'static str,
@@ -20,7 +23,7 @@ struct FileSystem {
 }
 
 /// In the order of mounting. The same that Docker gives a container, with the machine's own devices.
-fn file_systems() -> [FileSystem; 8] {
+fn file_systems() -> [FileSystem; 7] {
     let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let entry = |target, kind, flags, options| FileSystem { target, kind, flags, options };
     [
@@ -31,7 +34,6 @@ fn file_systems() -> [FileSystem; 8] {
         entry("/dev/pts", "devpts", MountFlags::NOSUID | MountFlags::NOEXEC, Some(c"gid=5,mode=620,ptmxmode=666")),
         entry("/dev/shm", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=1777")),
         entry("/dev/mqueue", "mqueue", quiet, None),
-        entry("/run/warren", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=0755,size=1m")),
     ]
 }
 
@@ -53,9 +55,10 @@ pub(super) fn mount_kernel_file_systems() -> io::Result<()> {
 /// Mounts the tools disk, if there is one, and makes the agent the kernel's module loader.
 pub(super) fn mount_tools(device: Option<&Path>) -> io::Result<()> {
     if let Some(device) = device {
-        fs::create_dir_all("/run/warren/tools")?;
-        mount(device, "/run/warren/tools", "ext4", MountFlags::RDONLY | MountFlags::NODEV, None::<&CStr>)?;
+        fs::create_dir_all(TOOLS)?;
+        mount(device, TOOLS, "ext4", MountFlags::RDONLY | MountFlags::NODEV, None::<&CStr>)?;
     }
+    fs::create_dir_all("/dev/warren")?;
     // A file of its own, since the guest's root will hide the one that we were started from.
     fs::write(MODULE_LOADER, "")?;
     fs::set_permissions(MODULE_LOADER, Permissions::from_mode(0o755))?;

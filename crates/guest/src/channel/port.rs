@@ -16,7 +16,8 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 ///
 /// While the host has not connected, the port hangs up: reads give 0 and polls give HUP. That is a level and tokio keeps it for
 /// good, so the port is not registered with tokio itself but with an epoll of its own, edge-triggered, which tokio watches: each
-/// change on the host's side makes that one readable. The descriptor stays open for ever: the host finds the agent behind it
+/// change on the host's side makes that one readable. Writes are refused with EAGAIN while the host is away, which is an error
+/// here: nothing but its return would ever end the wait. The descriptor stays open for ever: the host finds the agent behind it
 /// after every snapshot and restore.
 pub struct Port {
     file: OwnedFd,
@@ -51,13 +52,15 @@ impl Port {
         Ok(!fds[0].revents().contains(PollFlags::HUP))
     }
 
-    /// Ready when something has changed since the last time; what, a read or write will show.
+    /// Ready when something has changed since the last time; what, a read or write will show. Since a change is told once, the
+    /// task is woken for the other direction too.
     fn poll_change(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut guard = ready!(self.changes.poll_read_ready(cx))?;
             let mut events = [const { std::mem::MaybeUninit::<Event>::uninit() }; 1];
             let (happened, _) = epoll::wait(guard.get_inner(), &mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
             if !happened.is_empty() {
+                cx.waker().wake_by_ref();
                 return Poll::Ready(Ok(()));
             }
             guard.clear_ready();
@@ -93,6 +96,9 @@ impl AsyncWrite for Port {
             match rustix::io::write(&self.file, data) {
                 Ok(len) => return Poll::Ready(Ok(len)),
                 Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if !self.host_is_there()? => {
+                    return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+                }
                 Err(Errno::AGAIN) => ready!(self.poll_change(cx))?,
                 Err(error) => return Poll::Ready(Err(error.into())),
             }

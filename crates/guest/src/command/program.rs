@@ -1,7 +1,7 @@
 use std::path::Path;
 
 /// Where the tools disk's programs are in the guest.
-pub const STAND_IN_DIR: &str = "/run/warren/tools/bin";
+pub const STAND_IN_DIR: &str = "/dev/warren/tools/bin";
 
 /// The paths to try, in order: the program itself or where `PATH` may have it, then the stand-in of that name.
 pub(super) fn candidates(program: &str, path: &str, has_tools: bool) -> Vec<String> {
@@ -22,14 +22,14 @@ mod tests {
 
     #[test]
     fn a_path_is_itself_then_its_stand_in() {
-        assert_eq!(candidates("/bin/bash", "/x", true), ["/bin/bash", "/run/warren/tools/bin/bash"]);
+        assert_eq!(candidates("/bin/bash", "/x", true), ["/bin/bash", "/dev/warren/tools/bin/bash"]);
         assert_eq!(candidates("/bin/bash", "/x", false), ["/bin/bash"]);
     }
 
     #[test]
     fn a_name_is_looked_up() {
         let found = candidates("sh", "/a:/b::/c", true);
-        assert_eq!(found, ["/a/sh", "/b/sh", "/c/sh", "/run/warren/tools/bin/sh"]);
+        assert_eq!(found, ["/a/sh", "/b/sh", "/c/sh", "/dev/warren/tools/bin/sh"]);
         assert_eq!(candidates("..", "", true), Vec::<String>::new());
     }
 }

@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn each_bad_field_is_named() {
-        let bad: [(&str, fn(&mut Init)); 6] = [
+        type Spoil = fn(&mut Init);
+        let bad: [(&str, Spoil); 6] = [
             ("entropy", |init| init.entropy = "AAAA".into()),
             ("hostname", |init| init.hostname = "a\nb".into()),
             ("machine_id", |init| init.machine_id = "xyz".into()),

@@ -1,16 +1,12 @@
 use super::asked::Network;
+use crate::boot::INTERFACE;
 use crate::sys::InterfaceSocket;
 use std::io;
 
-/// The guest's one interface besides the loopback.
-const INTERFACE: &str = "eth0";
-
-/// Brings loopback and interface up, with address, MTU and default route.
+/// Gives the interface its MTU and address, and the guest its default route.
 pub(super) fn configure(network: &Network) -> io::Result<()> {
     let socket = InterfaceSocket::open()?;
-    socket.up("lo")?;
     socket.mtu(INTERFACE, network.mtu)?;
     socket.address(INTERFACE, network.address, network.prefix)?;
-    socket.up(INTERFACE)?;
     socket.default_route(network.gateway)
 }

@@ -17,7 +17,7 @@ const NEW_ROOT: &str = "/newroot";
 /// system grows nor in the background later.
 const OPTIONS: &CStr = c"noinit_itable";
 /// The tools disk's kernel modules.
-const TOOLS_MODULES: &str = "/run/warren/tools/lib/modules";
+const TOOLS_MODULES: &str = "/dev/warren/tools/lib/modules";
 
 /// Makes the disk the root of this process and all that it starts.
 pub(super) fn enter(steps: &mut Steps, virtio_device: &str, staged: Staged) -> Result<(), Refusal> {

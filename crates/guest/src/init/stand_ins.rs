@@ -12,9 +12,9 @@ const USUAL: [&str; 2] = ["/usr/bin", "/bin"];
 /// Whether the stand-ins belong into `PATH`: they are there, and the image lacks one of [`TOOLS`].
 pub(super) fn are_needed(path: Option<&str>) -> bool {
     let path: Vec<&str> = path.map(|path| path.split(':').collect()).unwrap_or_default();
-    let is_in_image = |tool: &&str| {
+    let is_in_image = |tool: &str| {
         let mut folders = USUAL.iter().chain(&path);
         folders.any(|folder| Path::new(folder).join(tool).exists())
     };
-    Path::new(STAND_IN_DIR).exists() && !TOOLS.iter().all(|tool| is_in_image(&tool))
+    Path::new(STAND_IN_DIR).exists() && !TOOLS.iter().all(|tool| is_in_image(tool))
 }

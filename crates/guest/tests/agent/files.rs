@@ -19,7 +19,7 @@ async fn files_of_all_sizes_come_back_the_same() {
     let agent = Agent::start();
     let client = agent.connect().await;
     for len in [0usize, 1, 4095, 18 << 10, 1 << 20, 20 << 20] {
-        let data: Vec<u8> = (0..len).map(|n| (n * 31 >> 3) as u8).collect();
+        let data: Vec<u8> = (0..len).map(|n| ((n * 31) >> 3) as u8).collect();
         let path = agent.path(&format!("deep/er/{len}"));
         let (status, written) = put(&client, &path, &data).await;
         assert_eq!(

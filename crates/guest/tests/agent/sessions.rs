@@ -1,6 +1,6 @@
 //! Sessions that outlive their streams.
 
-use crate::client::{Agent, Client, SOON, bash, wait_for};
+use crate::client::{Agent, Client, SOON, bash};
 use http::Method;
 use prost::Message;
 use warren_proto::guest::command_session::{

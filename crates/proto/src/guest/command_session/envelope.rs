@@ -80,6 +80,7 @@ impl EnvelopeDecoder {
     }
 
     /// The next whole frame; `None` until more bytes come.
+    #[expect(clippy::should_implement_trait, reason = "it can fail, and after `None` there may be more")]
     pub fn next(&mut self) -> Result<Option<Envelope>, BadEnvelope> {
         let Some(header) = self.buffered.first_chunk::<HEADER_LEN>() else { return Ok(None) };
         let [flags, len @ ..] = *header;
