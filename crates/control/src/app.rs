@@ -1,18 +1,18 @@
 //! The control plane as one value: opened, asked for its router, shut down.
 
+use crate::api;
 use crate::bootstrap::{BootstrapError, bootstrap};
 use crate::config::Config;
 use crate::context::Context;
-use crate::reconcile::{Changes, driver};
+use crate::reconcile::{Changes, Underway, driver};
 use crate::seal::{KEY_FILE, Sealer};
 use crate::store::{Store, StoreError};
-use crate::{api, clock};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use warren_proto::node::NodeApi;
@@ -55,6 +55,8 @@ impl App {
             sealer,
             config,
             changes: Changes::default(),
+            underway: Underway::default(),
+            effects: Arc::new(Semaphore::new(driver::EFFECTS_MAX)),
             nudge: Notify::new(),
             node_full: AtomicBool::new(false),
             stop: CancellationToken::new(),
@@ -64,7 +66,6 @@ impl App {
         let observations = context.node.observe();
         context.tasks.spawn(driver::observe(context.clone(), observations));
         context.tasks.spawn(driver::reconcile(context.clone()));
-        tracing::info!(at_ms = clock::now_ms(), "control plane open");
         Ok(App { context, owner_key })
     }
 

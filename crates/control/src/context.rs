@@ -1,12 +1,12 @@
 //! What handlers and reconciler share.
 
 use crate::config::Config;
-use crate::reconcile::Changes;
+use crate::reconcile::{Changes, Underway};
 use crate::seal::Sealer;
 use crate::store::Store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use warren_proto::node::NodeApi;
@@ -19,6 +19,10 @@ pub(crate) struct Context {
     pub(crate) config: Config,
     /// Told after each change of a row.
     pub(crate) changes: Changes,
+    /// Effects on the node that have begun.
+    pub(crate) underway: Underway,
+    /// Effects of plans that may run at once.
+    pub(crate) effects: Arc<Semaphore>,
     /// Asks for a plan soon.
     pub(crate) nudge: Notify,
     /// Whether the node refused the last offer for lack of room: new sandboxes then queue up behind the waiting ones.

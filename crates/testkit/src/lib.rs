@@ -1,2 +1,4 @@
 //! Test doubles: fake QMP peer, fake guest, simulated shims, registry.
+#![forbid(unsafe_code)]
+
 pub mod node;

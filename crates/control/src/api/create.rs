@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::quota::Quota;
 use crate::random;
 use crate::reconcile::{Waiter, dispatch};
-use crate::store::{Inserted, Intent, NewSandbox, Placement, SandboxRow};
+use crate::store::{Inserted, NewSandbox, SandboxRow};
 use axum::Json;
 use axum::extract::State;
 use std::sync::Arc;
@@ -62,6 +62,7 @@ pub(super) async fn create(
 
 /// The first attempt runs inline, for latency; the reconciler is the safety net, and keeps the order while the node is full.
 async fn first_attempt(cx: &Context, row: &SandboxRow) -> Result<(), ApiError> {
+    let _begun = cx.underway.begin(&row.id);
     let queue_up = cx.node_full.load(Ordering::Relaxed);
     if !queue_up && dispatch::create(cx, row).await? == dispatch::Offered::Full {
         cx.node_full.store(true, Ordering::Relaxed);
@@ -88,33 +89,8 @@ fn new_sandbox(
         }
     };
     request.secrets = request.secrets.as_ref().map(show::masked);
-    let now = now_ms();
-    let row = SandboxRow {
-        id,
-        user_id: caller.user.id.clone(),
-        team_id: request.team_id.clone(),
-        request,
-        secrets,
-        intent: Intent::Run,
-        placement: Placement::Queued,
-        status: Status::Pending,
-        image_build_id: None,
-        image_digest: None,
-        egress: spec.egress,
-        egress_generation: 0,
-        egress_applied: 0,
-        error_type: None,
-        error_message: None,
-        termination_reason: None,
-        infra_fault: false,
-        exit_code: None,
-        logs: None,
-        created_at_ms: now,
-        updated_at_ms: now,
-        started_at_ms: None,
-        ended_at_ms: None,
-        version: 1,
-    };
+    let (user_id, team_id) = (caller.user.id.clone(), request.team_id.clone());
+    let row = SandboxRow { secrets, ..SandboxRow::asked(id, user_id, team_id, request, spec.egress, now_ms()) };
     let quota = Quota { user_live_max: cx.config.sandboxes_per_user_max, key: caller.key_limits.clone() };
     Ok(NewSandbox { row, idempotency, key_hash: caller.key_hash.clone(), vcpus: spec.shape.vcpus, quota })
 }

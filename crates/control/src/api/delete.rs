@@ -85,6 +85,7 @@ async fn clear(cx: &Arc<Context>, ids: Vec<SandboxId>) {
             cx.tasks.spawn(async move {
                 // The semaphore is never closed.
                 let _turn = at_once.acquire().await;
+                let _begun = cx2.underway.begin(&id);
                 if let Err(error) = dispatch::terminate(&cx2, &id).await {
                     tracing::error!(sandbox = %id, error = driver::chain(&error), "end not stored; the next plan repeats it");
                 }

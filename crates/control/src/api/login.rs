@@ -11,11 +11,11 @@ use crate::random;
 use crate::store::ChallengeRow;
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use axum::response::Html;
+use axum::response::{Html, IntoResponse};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY};
 use rsa::PublicKey;
 use rsa::pkcs8::DecodePublicKey;
 use rsa::sha2::Sha256;
@@ -101,8 +101,10 @@ pub(super) async fn approve(
 }
 
 /// The page to which a client sends its user.
-pub(super) async fn page() -> Html<&'static str> {
-    Html(include_str!("login.html"))
+pub(super) async fn page() -> impl IntoResponse {
+    let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
+                  form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
+    ([(CONTENT_SECURITY_POLICY, policy)], Html(include_str!("login.html")))
 }
 
 async fn find(cx: &Context, code: &str) -> Result<ChallengeRow, ApiError> {

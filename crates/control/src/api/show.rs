@@ -17,7 +17,7 @@ pub(super) fn masked(secrets: &BTreeMap<String, String>) -> BTreeMap<String, Str
 
 /// For create, get and list.
 pub(super) fn sandbox(row: SandboxRow) -> Sandbox {
-    // Exact: an allow list that was given, even an empty one, or a deny list that has entries or was given.
+    // No list at all and an empty deny list mean the same and are shown as they were asked for.
     let egress = EgressLists::from(&row.egress);
     let request = row.request;
     Sandbox {

@@ -5,6 +5,7 @@
 use super::absorb::absorb;
 use super::dispatch::{self, Offered};
 use super::plan::{Action, Seen, Wanted, plan};
+use super::underway::Begun;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::store::{SandboxRow, StoreError};
@@ -14,7 +15,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use warren_model::SandboxId;
 use warren_proto::node::Observation;
@@ -27,8 +27,8 @@ const PLAN_AGAIN_MS: u64 = 1_000;
 const PLAN_PAUSE_MS: u64 = 100;
 /// Time between two plans while sandboxes wait for room, milliseconds.
 const QUEUE_RETRY_MS: u64 = 500;
-/// Effects of one plan at once.
-const EFFECTS_MAX: usize = 32;
+/// Effects of plans at once.
+pub(crate) const EFFECTS_MAX: usize = 32;
 /// Time between two purges, milliseconds.
 const PURGE_EVERY_MS: u64 = 3_600_000;
 
@@ -84,7 +84,7 @@ pub(crate) async fn reconcile(cx: Arc<Context>) {
     }
 }
 
-/// One plan, from reading to the end of its last effect; answers whether there was something to do.
+/// One plan, from reading to the begin of its effects; answers whether there was something to do.
 async fn turn(cx: &Arc<Context>, missing: &mut HashMap<SandboxId, u64>) -> Result<bool, StoreError> {
     let mut rows = cx.store.sandboxes_unsettled().await?;
     let seen: HashMap<SandboxId, Observation> = cx.node.list().await.into_iter().map(|o| (o.id.clone(), o)).collect();
@@ -132,7 +132,8 @@ pub(super) fn abstracted(seen: &Observation) -> Seen {
     Seen { status: seen.status, egress_generation: seen.egress_generation }
 }
 
-/// Offers go one after the other, so that the queue keeps its order; everything else goes at once, in bounded number.
+/// Offers go one after the other, so that the queue keeps its order. Everything else begins at once, in bounded number, and is not
+/// waited for: a sandbox that does not answer must not hold up the others.
 async fn perform(
     cx: &Arc<Context>,
     actions: Vec<Action>,
@@ -140,25 +141,28 @@ async fn perform(
     mut seen: HashMap<SandboxId, Observation>,
 ) -> Result<(), StoreError> {
     let (offers, others): (Vec<_>, Vec<_>) = actions.into_iter().partition(|a| matches!(a, Action::Create(_)));
-    let mut running = JoinSet::new();
-    let mut result = Ok(());
     for action in others {
         let (row, seen) = (rows.remove(id_of(&action)), seen.remove(id_of(&action)));
-        if running.len() >= EFFECTS_MAX {
-            result = result.and(joined(running.join_next().await));
+        if let Some(begun) = cx.underway.try_begin(id_of(&action)) {
+            cx.tasks.spawn(effect(cx.clone(), begun, action, row, seen));
         }
-        running.spawn(one(cx.clone(), action, row, seen));
     }
-    result = result.and(offer(cx, &offers, &rows).await);
-    while let Some(done) = running.join_next().await {
-        result = result.and(joined(Some(done)));
+    offer(cx, &offers, &rows).await
+}
+
+async fn effect(cx: Arc<Context>, begun: Begun, action: Action, row: Option<SandboxRow>, seen: Option<Observation>) {
+    // The semaphore is never closed.
+    let _turn = cx.effects.clone().acquire_owned().await;
+    if let Err(error) = one(&cx, &action, row, seen).await {
+        tracing::error!(?action, error = chain(&error), "effect not noted; the next plan repeats it");
     }
-    result
+    drop(begun);
 }
 
 async fn offer(cx: &Context, offers: &[Action], rows: &HashMap<SandboxId, SandboxRow>) -> Result<(), StoreError> {
     for action in offers {
-        let Some(row) = rows.get(id_of(action)) else { continue };
+        let begun = cx.underway.try_begin(id_of(action));
+        let (Some(row), Some(_begun)) = (rows.get(id_of(action)), begun) else { continue };
         if dispatch::create(cx, row).await? == Offered::Full {
             cx.node_full.store(true, Ordering::Relaxed);
             return Ok(());
@@ -169,18 +173,18 @@ async fn offer(cx: &Context, offers: &[Action], rows: &HashMap<SandboxId, Sandbo
 }
 
 async fn one(
-    cx: Arc<Context>,
-    action: Action,
+    cx: &Context,
+    action: &Action,
     row: Option<SandboxRow>,
     seen: Option<Observation>,
 ) -> Result<(), StoreError> {
     match (action, row, seen) {
-        (Action::Absorb(_), _, Some(seen)) => dispatch::observed(&cx, &seen).await,
-        (Action::SetEgress(_), Some(row), _) => dispatch::set_egress(&cx, &row).await,
-        (Action::Terminate(id), None, _) => orphan(&cx, &id).await,
-        (Action::Terminate(id), Some(_), _) => dispatch::terminate(&cx, &id).await,
-        (Action::Lost(id), _, _) => dispatch::lost(&cx, &id).await,
-        (Action::Forget(id), _, _) => dispatch::forget(&cx, &id).await,
+        (Action::Absorb(_), _, Some(seen)) => dispatch::observed(cx, &seen).await,
+        (Action::SetEgress(_), Some(row), _) => dispatch::set_egress(cx, &row).await,
+        (Action::Terminate(id), None, _) => orphan(cx, id).await,
+        (Action::Terminate(id), Some(_), _) => dispatch::terminate(cx, id).await,
+        (Action::Lost(id), _, _) => dispatch::lost(cx, id).await,
+        (Action::Forget(id), _, _) => dispatch::forget(cx, id).await,
         (Action::Create(_) | Action::Absorb(_) | Action::SetEgress(_), _, _) => Ok(()),
     }
 }
@@ -200,17 +204,6 @@ fn id_of(action: &Action) -> &SandboxId {
     match action {
         Action::Create(id) | Action::Absorb(id) | Action::Terminate(id) => id,
         Action::Lost(id) | Action::SetEgress(id) | Action::Forget(id) => id,
-    }
-}
-
-fn joined(done: Option<Result<Result<(), StoreError>, tokio::task::JoinError>>) -> Result<(), StoreError> {
-    match done {
-        Some(Ok(result)) => result,
-        Some(Err(error)) => {
-            tracing::error!(%error, "an effect of the plan panicked");
-            Ok(())
-        }
-        None => Ok(()),
     }
 }
 

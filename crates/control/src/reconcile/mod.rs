@@ -10,6 +10,8 @@ mod convergence;
 pub(crate) mod dispatch;
 pub(crate) mod driver;
 mod plan;
+mod underway;
 
 pub(crate) use absorb::delete as deleted;
 pub(crate) use changes::{Changes, Waiter};
+pub(crate) use underway::Underway;

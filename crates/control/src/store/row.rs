@@ -61,6 +61,43 @@ pub(crate) struct SandboxRow {
 }
 
 impl SandboxRow {
+    /// A sandbox that was just asked for; `request` has no secret in it.
+    pub(crate) fn asked(
+        id: SandboxId,
+        user_id: String,
+        team_id: Option<String>,
+        request: CreateSandbox,
+        egress: EgressPolicy,
+        now_ms: u64,
+    ) -> Self {
+        SandboxRow {
+            id,
+            user_id,
+            team_id,
+            request,
+            secrets: None,
+            intent: Intent::Run,
+            placement: Placement::Queued,
+            status: Status::Pending,
+            image_build_id: None,
+            image_digest: None,
+            egress,
+            egress_generation: 0,
+            egress_applied: 0,
+            error_type: None,
+            error_message: None,
+            termination_reason: None,
+            infra_fault: false,
+            exit_code: None,
+            logs: None,
+            created_at_ms: now_ms,
+            updated_at_ms: now_ms,
+            started_at_ms: None,
+            ended_at_ms: None,
+            version: 1,
+        }
+    }
+
     /// Whether it should run and has not ended.
     pub(crate) fn is_live(&self) -> bool {
         self.intent == Intent::Run && !self.status.is_terminal()
