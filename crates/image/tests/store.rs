@@ -125,6 +125,46 @@ async fn a_store_that_was_killed_is_sound() {
     assert!(store.import(tar, "x:1").await.is_ok());
 }
 
+/// Not a test of its own: the process that `a_kill_at_any_moment_loses_nothing` kills.
+#[tokio::test]
+async fn child_that_is_killed() {
+    let Some(dir) = std::env::var_os("WARREN_TEST_KILLED_DIR").map(std::path::PathBuf::from) else { return };
+    let store = open(&dir.join("images"));
+    for round in 0.. {
+        let tar = dir.join(format!("root-{}.tar", round % 2));
+        store.import(tar, "x:1").await.unwrap();
+        println!("imported");
+    }
+}
+
+#[tokio::test]
+async fn a_kill_at_any_moment_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    for i in 0..2u8 {
+        let tar = root_tar(&[TarFile::file("a", &vec![i; 1 << 20])]);
+        fs::write(dir.path().join(format!("root-{i}.tar")), tar).unwrap();
+    }
+    let images = dir.path().join("images");
+    open(&images).import(dir.path().join("root-0.tar"), "x:1").await.unwrap();
+    for round in 0..25u64 {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["child_that_is_killed", "--exact", "--nocapture"])
+            .env("WARREN_TEST_KILLED_DIR", dir.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        // Not to wait for anything: the moment is what varies.
+        std::thread::sleep(std::time::Duration::from_millis(20 + 13 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let store = open(&images);
+        let image = store.ensure("x:1").await.unwrap();
+        support::fsck(&image.disk);
+        store.collect().await;
+        assert_eq!((files(&images, "disks"), files(&images, "records"), files(&images, "tmp")), (1, 1, 0));
+    }
+}
+
 #[tokio::test]
 async fn what_is_no_image_is_refused_and_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -32,7 +32,7 @@ pub fn from_directory(
     sources: &[(&Path, &str)],
     extra: Vec<ExtraFile<'_>>,
     dst: &Path,
-    options: Options,
+    options: &Options,
 ) -> Result<Summary, Ext4Error> {
     let mut builder = Builder::new(File::create(dst)?);
     for (host, inside) in sources {
@@ -45,7 +45,7 @@ pub fn from_directory(
             ExtraContent::Symlink(target) => builder.add_symlink(file.path.as_bytes(), meta, target.as_bytes())?,
         };
     }
-    let (file, summary) = builder.finish(&options)?;
+    let (file, summary) = builder.finish(options)?;
     file.sync_all()?;
     Ok(summary)
 }

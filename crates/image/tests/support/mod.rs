@@ -1,11 +1,17 @@
 //! Tars and images made in memory, and checks of disks.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod image;
+pub mod mount;
+pub mod registry;
+
 use std::path::Path;
 use std::process::Command;
 
 /// Bytes of a tar record.
 const RECORD: usize = 512;
+/// A time that a plain header can say.
+pub const PLAIN_MTIME: &str = "1700000000";
 
 /// One entry of a tar to be made.
 #[derive(Clone)]
@@ -102,9 +108,14 @@ fn put(out: &mut Vec<u8>, file: &TarFile) {
         whole.append(&mut data);
         data = whole;
     }
-    put_record(out, b"pax", b'x', file, pax.len());
-    put_data(out, &pax);
-    put_record(out, b"entry", file.kind, file, data.len());
+    let plain = file.link.is_empty() && file.xattrs.is_empty() && file.sparse.is_none() && file.mtime == PLAIN_MTIME;
+    if plain && file.path.len() <= 100 {
+        put_record(out, &file.path, file.kind, file, data.len());
+    } else {
+        put_record(out, b"pax", b'x', file, pax.len());
+        put_data(out, &pax);
+        put_record(out, b"entry", file.kind, file, data.len());
+    }
     put_data(out, &data);
 }
 
@@ -127,7 +138,7 @@ fn put_record(out: &mut Vec<u8>, name: &[u8], kind: u8, file: &TarFile, size: us
     text(108, format!("{:07o}", file.uid).as_bytes());
     text(116, format!("{:07o}", file.gid).as_bytes());
     text(124, format!("{size:011o}").as_bytes());
-    text(136, b"00000000000");
+    text(136, format!("{:011o}", file.mtime.parse::<u64>().unwrap_or(0)).as_bytes());
     text(148, b"        ");
     text(156, &[kind]);
     text(257, b"ustar\x0000");
