@@ -155,7 +155,6 @@ impl World {
     fn turn(&mut self, actions_max: usize) -> Vec<Action> {
         let mut rows: Vec<_> = self.rows.values().cloned().collect();
         rows.sort_by_key(|row| (row.created_at_ms, row.id.clone()));
-        self.missing.retain(|id, _| !self.node.contains_key(id));
         let wanted: Vec<_> = rows.iter().map(|row| wanted(row, &self.node, &mut self.missing, self.now_ms)).collect();
         let seen = self.node.iter().map(|(id, o)| (id.clone(), abstracted(o))).collect();
         let actions = plan(&wanted, &seen, self.now_ms);

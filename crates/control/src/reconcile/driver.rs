@@ -8,7 +8,7 @@ use super::plan::{Action, Seen, Wanted, plan};
 use super::underway::Begun;
 use crate::clock::now_ms;
 use crate::context::Context;
-use crate::store::{SandboxRow, StoreError};
+use crate::store::{Placement, SandboxRow, StoreError};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -92,12 +92,11 @@ async fn turn(cx: &Arc<Context>, missing: &mut HashMap<SandboxId, u64>) -> Resul
     let others: Vec<SandboxId> = seen.keys().filter(|id| !known.contains(id)).cloned().collect();
     rows.extend(cx.store.sandboxes_get(&others).await?);
     let now = now_ms();
-    missing.retain(|id, _| !seen.contains_key(id));
     let wanted: Vec<Wanted> = rows.iter().map(|row| wanted(row, &seen, missing, now)).collect();
-    missing.retain(|id, _| wanted.iter().any(|row| row.id == *id));
     let abstracts = seen.iter().map(|(id, o)| (id.clone(), abstracted(o))).collect();
     let mut actions = plan(&wanted, &abstracts, now);
     let rows: HashMap<SandboxId, SandboxRow> = rows.into_iter().map(|row| (row.id.clone(), row)).collect();
+    missing.retain(|id, _| rows.contains_key(id) && !seen.contains_key(id));
     actions.retain(|action| !is_known(action, &rows, &seen));
     let open = !actions.is_empty();
     perform(cx, actions, rows, seen).await.map(|()| open)
@@ -116,7 +115,10 @@ pub(super) fn wanted(
     missing: &mut HashMap<SandboxId, u64>,
     now_ms: u64,
 ) -> Wanted {
-    let is_missing = row.is_live() && !seen.contains_key(&row.id);
+    let is_missing = row.is_live() && row.placement != Placement::Queued && !seen.contains_key(&row.id);
+    if !is_missing {
+        missing.remove(&row.id);
+    }
     Wanted {
         id: row.id.clone(),
         intent: row.intent,
