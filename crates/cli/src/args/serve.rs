@@ -19,6 +19,9 @@ pub(crate) struct ServeArgs {
     /// URL by which clients reach this server, for exec and files [default: the URL by which they came]
     #[arg(long, value_name = "URL")]
     pub(crate) advertise: Option<String>,
+    /// TOML file with mirrors and logins of registries [default: registries.toml in the data directory, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) registries: Option<PathBuf>,
     /// How virtual machines run; `auto` boots the guest kernel once to find out
     #[arg(long, value_enum, default_value_t)]
     pub(crate) accel: AccelChoice,

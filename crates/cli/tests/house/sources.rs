@@ -75,15 +75,14 @@ fn no_test_is_switched_off() {
     assert_none(&faults, "tests that are switched off");
 }
 
-/// Whether code (not a comment, not a lint's name) says `unsafe`.
+/// Whether code has the keyword: not in a comment, not as a part of a lint's name or of a text.
 fn has_unsafe(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices("unsafe").any(|(at, word)| {
         let before = code[..at].chars().next_back();
         let after = code[at + word.len()..].chars().next();
-        let quoted = before.is_some_and(|c| matches!(c, '"' | '`')) || after.is_some_and(|c| matches!(c, '"' | '`'));
-        !before.is_some_and(is_word) && !after.is_some_and(is_word) && !quoted
+        let begins = before.is_none_or(|c| !(c.is_alphanumeric() || matches!(c, '_' | '"' | '\'' | '`')));
+        begins && after.is_none_or(|c| c.is_whitespace() || matches!(c, '{' | '('))
     })
 }
 

@@ -14,6 +14,8 @@ pub(super) enum ServeError {
     Listen { address: SocketAddr, source: std::io::Error },
     #[error("cannot use {} for TLS: {problem}", path.display())]
     Tls { path: PathBuf, problem: String },
+    #[error("cannot use {} for registries: {problem}", path.display())]
+    Registries { path: PathBuf, problem: String },
     #[error("cannot {action}: {source}")]
     System { action: &'static str, source: std::io::Error },
     #[error(transparent)]
@@ -32,6 +34,7 @@ impl From<ServeError> for Failure {
             }
             ServeError::Listen { .. } => "choose another address with --listen",
             ServeError::Tls { .. } => "--tls-cert takes the certificate chain, --tls-key its private key, both as PEM",
+            ServeError::Registries { .. } => "docs/operations.md shows the form of the file",
             ServeError::System { .. } | ServeError::Control(_) => return Failure::new(text(&error)),
             ServeError::Node(_) => "`warren doctor` says what is missing on this machine",
         };

@@ -6,6 +6,7 @@ mod greeting;
 mod lock;
 mod logging;
 mod open_files;
+mod registries;
 mod tls;
 
 use crate::args::ServeArgs;
@@ -91,7 +92,7 @@ fn node_config(args: &ServeArgs, data_dir: &Path) -> Result<NodeConfig, ServeErr
         gateway_url: advertised,
         accel: args.accel.into(),
         warren,
-        images: Default::default(),
+        images: registries::load(args.registries.as_deref(), data_dir)?,
     })
 }
 
