@@ -55,5 +55,6 @@ pub(crate) enum LogFormat {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ShimArgs {
     /// Folder of the sandbox
+    #[arg(long)]
     pub(crate) dir: PathBuf,
 }
