@@ -172,7 +172,7 @@ def test_line_12_login_headless_completes(server: Server, home: dict[str, str], 
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         output = Output(login)
-        shown = waiting.until(lambda: re.search(r"challenge\?code=([A-Za-z0-9_-]+)", output.text()) or login.poll() is not None, 30, "prime login shows a code")
+        shown = waiting.until(lambda: re.search(r"challenge\?code=([A-Z0-9]{4}-[A-Z0-9]{4})", output.text()) or login.poll() is not None, 30, "prime login shows a code")
         assert shown is not True, f"prime login ended with {login.returncode}: {output.text()}"
         code = shown[1]
         with server.http() as http:
