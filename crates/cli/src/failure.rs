@@ -76,9 +76,16 @@ impl Failure {
 
     /// The lines for stderr. Texts may come from a guest or a server, so control characters are made visible.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let hints = self.hints.iter().map(|hint| format!("hint: {}", visible(hint)));
-        std::iter::once(format!("error: {}", visible(&self.message))).chain(hints).collect()
+        let texts = std::iter::once(("error", &self.message)).chain(self.hints.iter().map(|hint| ("hint", hint)));
+        texts.flat_map(|(kind, text)| lines_of(kind, text)).collect()
     }
+}
+
+/// `kind: first line`, and the others below it, indented.
+fn lines_of(kind: &str, text: &str) -> Vec<String> {
+    let mut lines = text.lines().map(visible);
+    let first = format!("{kind}: {}", lines.next().unwrap_or_default());
+    std::iter::once(first).chain(lines.map(|line| format!("  {line}"))).collect()
 }
 
 impl From<std::io::Error> for Failure {
@@ -104,6 +111,6 @@ mod tests {
 
     #[test]
     fn texts_of_a_guest_cannot_steer_the_terminal() {
-        assert_eq!(Failure::new("a\x1b[2Jb").lines(), ["error: a\\u{1b}[2Jb"]);
+        assert_eq!(Failure::new("a\x1b[2Jb\nc").lines(), ["error: a\\u{1b}[2Jb", "  c"]);
     }
 }
