@@ -43,6 +43,8 @@ pub fn main(dir: &Path) -> Result<(), ShimError> {
         let dir = dir.display().to_string();
         move |source| ShimError { action, dir, source }
     };
+    // Standard error is the sandbox's log file.
+    let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).try_init();
     // Sockets are named relative to here, so that the depth of the data directory does not matter.
     std::env::set_current_dir(dir).map_err(failed("change folder"))?;
     let runtime =

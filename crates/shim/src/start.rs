@@ -83,6 +83,7 @@ pub(crate) async fn start(
     steps.done("spawn");
     if let Some(template) = &boot.template {
         vm.load(&template.state).await?;
+        vm.announce_root_size(Path::new(DISK_FILE)).await?;
         steps.done("load");
     }
     let wait = if boot.template.is_some() { RESTORED_AGENT_WAIT } else { BOOTED_AGENT_WAIT };

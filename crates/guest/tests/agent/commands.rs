@@ -91,7 +91,8 @@ async fn environment_folder_and_user_are_as_asked() {
 async fn what_cannot_be_started_is_named() {
     let agent = Agent::start();
     let client = agent.connect().await;
-    let change: [(&str, fn(&mut StartRequest)); 5] = [
+    type Change = fn(&mut StartRequest);
+    let change: [(&str, Change); 5] = [
         ("\"/no/such/folder\"", |r| r.command.as_mut().unwrap().cwd = Some("/no/such/folder".into())),
         ("\"nosuchuser\"", |r| r.command.as_mut().unwrap().user = Some("nosuchuser".into())),
         ("\"/no/such/program\"", |r| r.command.as_mut().unwrap().cmd = "/no/such/program".into()),

@@ -16,7 +16,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, Method, header};
-use axum::response::Response;
 use axum::routing::{get, post};
 use http_body_util::BodyExt;
 use refusal::Refusal;
