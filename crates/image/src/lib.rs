@@ -6,7 +6,7 @@
 pub mod convert;
 pub mod ext4;
 pub mod limits;
-mod oci;
+pub mod oci;
 mod progress;
 mod registry;
 mod scratch;

@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use warren_model::reference::Digest;
 
 /// Media types that a manifest request accepts, best first.
-pub(crate) const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, \
+pub const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, \
     application/vnd.docker.distribution.manifest.list.v2+json, \
     application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
 /// The architecture that guests have, as images spell it.
-pub(crate) const ARCHITECTURE: &str = "amd64";
+pub const ARCHITECTURE: &str = "amd64";
 const OS: &str = "linux";
 
 /// A manifest or config cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum OciError {
+pub enum OciError {
     /// Not the JSON it should be.
     #[error("the {what} is not valid: {problem}")]
     BadJson {
@@ -36,7 +36,7 @@ pub(crate) enum OciError {
 
 /// A pointer to content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Descriptor {
+pub struct Descriptor {
     /// What it must hash to.
     pub digest: Digest,
     /// Length, bytes.
@@ -45,7 +45,7 @@ pub(crate) struct Descriptor {
 
 /// A manifest for one platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Manifest {
+pub struct Manifest {
     /// The image config.
     pub config: Descriptor,
     /// Layers, lowest first.
@@ -54,7 +54,7 @@ pub(crate) struct Manifest {
 
 /// What a manifest document is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Document {
+pub enum Document {
     /// A manifest for one platform.
     Manifest(Manifest),
     /// An index; this is its entry for this machine.
@@ -63,7 +63,7 @@ pub(crate) enum Document {
 
 /// What is used of an image config.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Config {
+pub struct Config {
     /// `amd64` or another.
     pub architecture: String,
     /// `ENV`; an entry without `=` has an empty value.
@@ -135,7 +135,7 @@ struct RawRootfs {
 }
 
 /// Parses a manifest or an index, and finds the entry for this machine in the latter.
-pub(crate) fn parse_document(bytes: &[u8]) -> Result<Document, OciError> {
+pub fn parse_document(bytes: &[u8]) -> Result<Document, OciError> {
     let raw: RawDocument = serde_json::from_slice(bytes).map_err(|e| bad_json("manifest", e))?;
     if let Some(manifests) = raw.manifests {
         return choose(manifests).map(Document::Index);
@@ -158,8 +158,11 @@ pub(crate) fn parse_document(bytes: &[u8]) -> Result<Document, OciError> {
 }
 
 /// Parses an image config and checks that it is for this machine.
-pub(crate) fn parse_config(bytes: &[u8]) -> Result<Config, OciError> {
+pub fn parse_config(bytes: &[u8]) -> Result<Config, OciError> {
     let raw: RawConfig = serde_json::from_slice(bytes).map_err(|e| bad_json("config", e))?;
+    if raw.architecture.is_empty() && raw.rootfs.is_none() {
+        return Err(OciError::Unsupported("an artifact that is no container image".to_owned()));
+    }
     let fits = raw.architecture == ARCHITECTURE && (raw.os == OS || raw.os.is_empty());
     if !fits {
         return Err(OciError::WrongArchitecture(format!("{}/{}", raw.os, raw.architecture)));

@@ -173,7 +173,12 @@ async fn what_is_no_image_is_refused_and_leaves_nothing() {
     let path = dir.path().join("x");
     let cut = root_tar(&[TarFile::file("a", &[7; 5000])])[..2000].to_vec();
     let escape = root_tar(&[TarFile::file("../../etc/passwd", b"x")]);
-    for (content, code) in [(b"not a tar".repeat(100), "bad_content"), (cut, "bad_content"), (escape, "bad_content")] {
+    for (content, code) in [
+        (b"not a tar".repeat(100), "bad_content"),
+        (Vec::new(), "bad_content"),
+        (cut, "bad_content"),
+        (escape, "bad_content"),
+    ] {
         fs::write(&path, content).unwrap();
         assert_eq!(store.import(path.clone(), "x:1").await.unwrap_err().code, code);
     }

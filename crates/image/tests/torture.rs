@@ -196,6 +196,19 @@ async fn a_hundred_thousand_small_files() {
 }
 
 #[tokio::test]
+async fn a_full_disk_is_told_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = support::mount::Tmpfs::new("size=16m");
+    let noise: Vec<u8> = (0..8_000_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    let tar = dir.path().join("large.tar");
+    std::fs::write(&tar, root_tar(&[TarFile::file("noise", &noise)])).unwrap();
+    let store = Store::open(&small.path().join("images"), Config::default()).unwrap();
+    assert_eq!(store.import(tar, "large:1").await.unwrap_err().code, "no_space");
+    assert_eq!(std::fs::read_dir(small.path().join("images/tmp")).unwrap().count(), 0);
+    drop(store);
+}
+
+#[tokio::test]
 async fn the_same_image_from_every_kind_of_file() {
     let dir = tempfile::tempdir().unwrap();
     let base = vec![TarFile::file("a", b"a")];

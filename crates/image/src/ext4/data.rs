@@ -10,6 +10,8 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes gathered before a write.
 const WRITE_LEN: usize = 1 << 20;
+/// Largest file, bytes.
+const FILE_BYTES_MAX: u64 = FILE_BLOCKS_MAX * BLOCK as u64;
 
 /// Gathers consecutive bytes into large writes.
 #[derive(Debug)]
@@ -112,7 +114,7 @@ impl DataWriter {
 
     /// Appends `len` zeroes; whole blocks of them take no space.
     pub(super) fn append_hole(&mut self, file: &mut OpenFile, len: u64) -> io::Result<()> {
-        let end = file.data.size.checked_add(len).ok_or_else(too_large)?;
+        let end = file.data.size.checked_add(len).filter(|end| *end < FILE_BYTES_MAX).ok_or_else(too_large)?;
         let in_block = file.room.min(len);
         self.append_zeroes(file, in_block)?;
         if end > file.data.size {

@@ -55,6 +55,9 @@ impl Client {
         for endpoint in self.endpoints(reference) {
             match self.manifest_request(Method::HEAD, &endpoint, reference, version(reference)).await {
                 Ok(response) if response.status() == StatusCode::OK => return Ok(named_digest(response.headers())),
+                Ok(response) if response.status() == StatusCode::TOO_MANY_REQUESTS => {
+                    last = Some(PullError::RateLimited { host: endpoint.host.clone() });
+                }
                 // The full request will tell what is wrong.
                 Ok(_) => return Ok(None),
                 Err(error) => last = Some(error),

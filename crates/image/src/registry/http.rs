@@ -31,15 +31,16 @@ pub(super) struct Http {
 impl Http {
     pub(super) fn new() -> Result<Self, String> {
         let build = |builder: reqwest::ClientBuilder| builder.build().map_err(|e| e.to_string());
-        let base = || -> Result<reqwest::ClientBuilder, String> {
-            Ok(reqwest::Client::builder()
+        let tls = tls()?;
+        let base = || {
+            reqwest::Client::builder()
                 .user_agent(concat!("warren/", env!("CARGO_PKG_VERSION")))
                 .connect_timeout(CONNECT_MAX)
                 .read_timeout(STALLED_MAX)
                 .redirect(Policy::custom(redirect))
-                .tls_backend_preconfigured(tls()?))
+                .tls_backend_preconfigured(tls.clone())
         };
-        Ok(Self { far: build(base()?)?, near: build(base()?.no_proxy())? })
+        Ok(Self { far: build(base())?, near: build(base().no_proxy())? })
     }
 
     /// The client for an endpoint.

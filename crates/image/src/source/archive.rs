@@ -100,8 +100,12 @@ pub(crate) fn open(path: &Path, scratch: &Path) -> Result<Package, ArchiveError>
 /// Whether the first names of a tar are those of an image and not of a root file system.
 fn looks_like_image(file: File) -> Result<bool, ArchiveError> {
     let mut reader = Reader::new(decompressed(file).map_err(TarError::Read)?.reader);
-    for _ in 0..ENTRIES_LOOKED_AT {
-        let Some(entry) = reader.next_entry()? else { break };
+    for looked_at in 0..ENTRIES_LOOKED_AT {
+        let entry = match reader.next_entry()? {
+            Some(entry) => entry,
+            None if looked_at == 0 => return Err(ArchiveError::Unknown),
+            None => break,
+        };
         let path = entry.path.strip_prefix(b"./").unwrap_or(&entry.path);
         let first = path.split(|b| *b == b'/').next().unwrap_or_default();
         let stem = first.split(|b| *b == b'.').next().unwrap_or_default();

@@ -92,6 +92,7 @@ fn io_code(error: &io::Error) -> &'static str {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "no_space",
         // What decoders say of damaged streams.
         ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof | ErrorKind::Other => "bad_content",
+        ErrorKind::FileTooLarge => "bad_content",
         _ => "failed",
     }
 }

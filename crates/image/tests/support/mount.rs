@@ -107,3 +107,28 @@ impl Drop for Mounted {
         let _ = Command::new("umount").arg(self.dir.path()).status();
     }
 }
+
+/// A small file system in memory, for as long as this lives.
+pub struct Tmpfs {
+    dir: tempfile::TempDir,
+}
+
+impl Tmpfs {
+    pub fn new(options: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let status =
+            Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(dir.path()).status().unwrap();
+        assert!(status.success(), "mounting needs root");
+        Self { dir }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.dir.path()).status();
+    }
+}
