@@ -63,9 +63,11 @@ impl Failure {
         self
     }
 
-    /// Says which object it happened to.
+    /// Says which object it happened to, unless the message does already.
     pub(crate) fn about(mut self, object: &str) -> Self {
-        self.message = format!("{object}: {}", self.message);
+        if !self.message.contains(object) {
+            self.message = format!("{object}: {}", self.message);
+        }
         self
     }
 
@@ -106,6 +108,7 @@ mod tests {
     #[test]
     fn a_failure_names_its_object_and_the_next_step() {
         let failure = Failure::new("no such sandbox").about("s1").hint("see `warren sandbox list`");
+        let failure = failure.about("s1");
         assert_eq!(failure.lines(), ["error: s1: no such sandbox", "hint: see `warren sandbox list`"]);
     }
 

@@ -123,7 +123,7 @@ impl From<GatewayError> for Failure {
     fn from(error: GatewayError) -> Self {
         let hint = match &error {
             GatewayError::Api(api) => return api.clone().into(),
-            GatewayError::Session(error) => match error.code {
+            GatewayError::Session(session) => match session.code {
                 Code::NotFound => "see what became of it with `warren sandbox get ID`",
                 Code::Unavailable | Code::Aborted => "the sandbox does not answer yet; try again",
                 Code::ResourceExhausted => "too much is under way in this sandbox; try again",

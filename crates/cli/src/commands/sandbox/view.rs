@@ -53,59 +53,67 @@ impl View for ListView {
 
 impl View for DetailView {
     fn table(&self) -> String {
-        let Value::Object(object) = self.json() else { return String::new() };
-        let shown = |value: &Value| match value {
+        let shown = |value: Value| match value {
             Value::Null => None,
-            Value::String(text) => Some(text.clone()),
+            Value::String(text) => Some(text),
             other => Some(other.to_string()),
         };
-        fields(object.iter().filter_map(|(name, value)| Some((name, shown(value)?))))
+        fields(self.fields().into_iter().filter_map(|(name, value)| Some((name, shown(value)?))))
     }
 
     fn json(&self) -> Value {
-        let s = &self.sandbox;
-        let mut object = json!({
-            "id": s.id,
-            "name": s.name,
-            "type": "VM",
-            "docker_image": s.docker_image,
-            "image_digest": s.image_digest,
-            "start_command": s.start_command,
-            "status": s.status,
-            "error_type": s.error_type,
-            "error_message": s.error_message,
-            "termination_reason": s.termination_reason,
-            "infra_fault": s.infra_fault,
-            "pending_image_build_id": s.pending_image_build_id,
-            "cpu_cores": s.cpu_cores,
-            "memory_gb": s.memory_gb,
-            "disk_size_gb": s.disk_size_gb,
-            "disk_mount_path": s.disk_mount_path,
-            "gpu_count": s.gpu_count,
-            "gpu_type": s.gpu_type,
-            "network_allowlist": s.network_allowlist,
-            "network_denylist": s.network_denylist,
-            "timeout_minutes": s.timeout_minutes,
-            "idle_timeout_minutes": s.idle_timeout_minutes,
-            "labels": s.labels,
-            "created_at": s.created_at,
-            "started_at": s.started_at,
-            "terminated_at": s.terminated_at,
-            "exit_code": s.exit_code,
-            "user_id": s.user_id,
-            "team_id": s.team_id,
-            "region": s.region,
-        });
-        for (name, values) in [("environment_vars", &s.environment_vars), ("secrets", &s.secrets)] {
-            if let Some(values) = values.as_ref().filter(|values| !values.is_empty()) {
-                object[name] = masked(values);
-            }
-        }
-        object
+        self.fields()
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     }
 
     fn ids(&self) -> Vec<String> {
         vec![self.sandbox.id.clone()]
+    }
+}
+
+impl DetailView {
+    /// Names and values, in the order in which people look for them.
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        let s = &self.sandbox;
+        let mut fields = vec![
+            ("id", json!(s.id)),
+            ("name", json!(s.name)),
+            ("type", json!("VM")),
+            ("docker_image", json!(s.docker_image)),
+            ("image_digest", json!(s.image_digest)),
+            ("start_command", json!(s.start_command)),
+            ("status", json!(s.status)),
+            ("error_type", json!(s.error_type)),
+            ("error_message", json!(s.error_message)),
+            ("termination_reason", json!(s.termination_reason)),
+            ("infra_fault", json!(s.infra_fault)),
+            ("pending_image_build_id", json!(s.pending_image_build_id)),
+            ("cpu_cores", json!(s.cpu_cores)),
+            ("memory_gb", json!(s.memory_gb)),
+            ("disk_size_gb", json!(s.disk_size_gb)),
+            ("disk_mount_path", json!(s.disk_mount_path)),
+            ("gpu_count", json!(s.gpu_count)),
+            ("gpu_type", json!(s.gpu_type)),
+            ("network_allowlist", json!(s.network_allowlist)),
+            ("network_denylist", json!(s.network_denylist)),
+            ("timeout_minutes", json!(s.timeout_minutes)),
+            ("idle_timeout_minutes", json!(s.idle_timeout_minutes)),
+            ("labels", json!(s.labels)),
+            ("created_at", json!(s.created_at)),
+            ("started_at", json!(s.started_at)),
+            ("terminated_at", json!(s.terminated_at)),
+            ("exit_code", json!(s.exit_code)),
+            ("user_id", json!(s.user_id)),
+            ("team_id", json!(s.team_id)),
+            ("region", json!(s.region)),
+        ];
+        for (name, values) in [("environment_vars", &s.environment_vars), ("secrets", &s.secrets)] {
+            fields.extend(values.as_ref().filter(|values| !values.is_empty()).map(|values| (name, masked(values))));
+        }
+        fields
     }
 }
 
