@@ -174,7 +174,7 @@ fn refusals_say_what_to_do() {
     let server = Server::start();
     let ran = warren(&server, &["sandbox", "get", "nosuch"]);
     assert!(
-        ran.code == 1 && ran.stderr.starts_with("error: nosuch: ") && ran.stderr.contains("hint: "),
+        ran.code == 1 && ran.stderr.starts_with("error: no sandbox nosuch") && ran.stderr.contains("hint: "),
         "{}",
         ran.stderr
     );
