@@ -1,4 +1,6 @@
 //! The host name that a TCP flow presents in its first bytes: TLS server name or HTTP host. Pure.
+//!
+//! Only the first request of a connection is looked at; a further one on the same connection goes to the same server.
 
 mod http;
 mod tls;

@@ -51,3 +51,81 @@ fn echo(shared: &Arc<Shared>, stack: &mut Stack, to: Ipv4Addr, ident: u16, probe
         stack.push(&reply);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{HostService, NetConfig};
+    use proptest::prelude::*;
+    use std::net::TcpListener;
+    use warren_model::egress::EgressPolicy;
+
+    const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 100);
+
+    /// A frame of the guest with an IPv4 packet for [`SERVICE`] that has `payload`.
+    fn packet(protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let length = (20 + payload.len()) as u16;
+        let mut frame = vec![0xff; 12];
+        frame.extend([8, 0, 0x45, 0]);
+        frame.extend(length.to_be_bytes());
+        frame.extend([0, 0, 0, 0, 64, protocol, 0, 0]);
+        frame.extend(GUEST.octets());
+        frame.extend(SERVICE.octets());
+        frame.extend(payload);
+        frame
+    }
+
+    /// A TCP segment from port 1000 to port 7.
+    fn segment(flags: u8, numbers: (u32, u32), window: u16, tail: &[u8]) -> Vec<u8> {
+        let mut payload = vec![0x03, 0xe8, 0, 7];
+        payload.extend(numbers.0.to_be_bytes());
+        payload.extend(numbers.1.to_be_bytes());
+        payload.extend([0x50, flags]);
+        payload.extend(window.to_be_bytes());
+        payload.extend([0; 4]);
+        payload.extend(tail);
+        packet(6, &payload)
+    }
+
+    fn any_segment() -> impl Strategy<Value = Vec<u8>> {
+        // Numbers near those that a connection has, so that many segments are within its window.
+        let number = prop_oneof![any::<u32>(), 0..200u32];
+        let tail = proptest::collection::vec(any::<u8>(), 0..100);
+        (any::<u8>(), number.clone(), number, any::<u16>(), tail).prop_map(
+            |(flags, sequence, acknowledges, window, tail)| segment(flags, (sequence, acknowledges), window, &tail),
+        )
+    }
+
+    fn any_frame() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            4 => any_segment(),
+            1 => (any::<u8>(), any::<Vec<u8>>()).prop_map(|(protocol, payload)| packet(protocol, &payload)),
+            1 => any::<Vec<u8>>(),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn whatever_the_guest_sends_is_survived(frames in proptest::collection::vec(any_frame(), 0..40)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let target = listener.local_addr().unwrap();
+                let service = HostService { names: Vec::new(), address: SERVICE, port: 7, target };
+                let config = NetConfig { services: vec![service], ..NetConfig::default() };
+                let shared = Shared::new(config, EgressPolicy::Allow(vec!["10.0.2.100:7".parse().unwrap()]), 0);
+                frame(&shared, &mut shared.lock(), &segment(2, (100, 0), 1000, &[]));
+                let _connection = listener.accept().unwrap();
+                for bytes in &frames {
+                    frame(&shared, &mut shared.lock(), bytes);
+                    tokio::task::yield_now().await;
+                }
+                shared.close();
+                shared.ended().await;
+                prop_assert_eq!(shared.stats().tcp_flows, 0);
+                Ok(())
+            })?;
+        }
+    }
+}

@@ -21,7 +21,7 @@ pub(super) fn syn(shared: &Arc<Shared>, stack: &mut Stack, key: TcpKey, segment:
     }
     let Some(gate) = admit(shared, stack, key) else {
         stack.stats.denied += 1;
-        return stack.push(&unreachable(GATEWAY, GUEST, Unreachable::Prohibited, packet));
+        return stack.push(&reset(segment));
     };
     stack.tcp.slots.insert(key, Slot::Connecting { syn: packet.to_owned() });
     let (task, generation) = (Arc::clone(shared), stack.generation);
@@ -66,7 +66,7 @@ async fn run(shared: &Arc<Shared>, key: TcpKey, gate: Gate, generation: u64) {
                 relay::run(shared, key, host, gate).await;
             }
         }
-        Err(error) => refuse(&mut shared.lock(), key, Refusal::of(&error)),
+        Err(error) => refuse(&mut shared.lock(), key, &Refusal::of(&error)),
     }
 }
 
@@ -88,7 +88,8 @@ fn establish(shared: &Shared, key: TcpKey, gate: Gate, generation: u64) -> Optio
     // The policy may have changed while the host connected: the flow is new to the guest, so the new one counts.
     let gate = if stack.generation == generation { Some(gate) } else { admit(shared, stack, key) };
     let Some(gate) = gate else {
-        refuse(stack, key, Refusal::Prohibited);
+        stack.stats.denied += 1;
+        refuse(stack, key, &Refusal::Refused);
         return None;
     };
     let flows = stack.tcp.len();
@@ -108,12 +109,10 @@ fn establish(shared: &Shared, key: TcpKey, gate: Gate, generation: u64) -> Optio
 /// Why a flow is not opened.
 #[derive(Debug, PartialEq, Eq)]
 enum Refusal {
-    /// Nobody listens, or we cannot tell: a reset.
+    /// Nobody listens, the policy says no, or we cannot tell: a reset.
     Refused,
-    /// There is no way to it: an ICMP error.
+    /// There is no way to it: an ICMP error, too.
     NoWay,
-    /// The policy says no: an ICMP error.
-    Prohibited,
 }
 
 impl Refusal {
@@ -127,18 +126,13 @@ impl Refusal {
 }
 
 /// Tells the guest that its SYN leads nowhere.
-fn refuse(stack: &mut Stack, key: TcpKey, why: Refusal) {
+fn refuse(stack: &mut Stack, key: TcpKey, why: &Refusal) {
     let Some(Slot::Connecting { syn }) = stack.tcp.slots.get(&key) else { return };
-    let answer = match why {
-        Refusal::NoWay => unreachable(GATEWAY, GUEST, Unreachable::Host, syn),
-        Refusal::Prohibited => {
-            stack.stats.denied += 1;
-            unreachable(GATEWAY, GUEST, Unreachable::Prohibited, syn)
-        }
-        Refusal::Refused => match Packet::parse(syn) {
-            Packet::Tcp(segment) => reset(&segment),
-            _ => return,
-        },
-    };
-    stack.push(&answer);
+    let Packet::Tcp(segment) = Packet::parse(syn) else { return };
+    // The error tells more, and the reset tells it surely: Linux drops an ICMP error that comes while `connect` still holds the socket.
+    let error = (*why == Refusal::NoWay).then(|| unreachable(GATEWAY, GUEST, Unreachable::Host, syn));
+    if let Some(error) = error {
+        stack.push(&error);
+    }
+    stack.push(&reset(&segment));
 }

@@ -82,6 +82,12 @@ impl Guest {
         .await
     }
 
+    /// Whether a connection to `to` is refused by a reset.
+    pub(crate) async fn is_refused(&mut self, to: (Ipv4Addr, u16)) -> bool {
+        let handle = self.connect(to);
+        !self.connected(handle).await
+    }
+
     /// Connects and waits for the connection.
     pub(crate) async fn open(&mut self, to: (Ipv4Addr, u16)) -> SocketHandle {
         let handle = self.connect(to);
