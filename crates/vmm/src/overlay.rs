@@ -22,6 +22,8 @@ const PER_L1_ENTRY: u64 = CLUSTER / 8 * CLUSTER;
 /// Refcounts are 16 bits wide (order 4).
 const REFCOUNT_ORDER: u32 = 4;
 const HEADER_LEN: u32 = 104;
+/// Where the header holds the virtual size, bytes.
+const SIZE_AT: u64 = 24;
 /// Largest virtual disk: its L1 table fits in one cluster. Bytes.
 const SIZE_MAX: u64 = CLUSTER / 8 * PER_L1_ENTRY;
 const EXTENSION_BACKING_FORMAT: u32 = 0xE279_2ACA;
@@ -108,6 +110,13 @@ pub fn create_overlay(path: &Path, backing: &Path, size: u64, pieces: &[(u64, &[
     write(path, backing, size, pieces).map_err(|source| OverlayError::Io { path: path.display().to_string(), source })
 }
 
+/// The size that a qcow2's guest sees, bytes.
+pub(crate) fn virtual_size(path: &Path) -> std::io::Result<u64> {
+    let mut size = [0; 8];
+    std::fs::File::open(path)?.read_exact_at(&mut size, SIZE_AT)?;
+    Ok(u64::from_be_bytes(size))
+}
+
 fn write(path: &Path, backing: &[u8], size: u64, pieces: &[(u64, &[u8])]) -> std::io::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.write_all_at(&header(backing, b"raw", size), 0)?;
@@ -154,6 +163,7 @@ mod tests {
             let info = Command::new("qemu-img").args(["info", "--output=json"]).arg(&overlay).output().unwrap();
             let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
             assert_eq!(info["virtual-size"], serde_json::json!(size));
+            assert_eq!(virtual_size(&overlay).unwrap(), size);
             assert_eq!(info["backing-filename-format"], "raw");
         }
         let raw = dir.path().join("out.raw");

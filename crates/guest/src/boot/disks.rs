@@ -2,11 +2,16 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Label of the disk with modules and stand-in tools.
 const TOOLS_LABEL: &[u8; 16] = b"warren-tools\0\0\0\0";
 /// Where an ext4 superblock starts, bytes.
 const SUPERBLOCK_AT: u64 = 1024;
+/// How long the host may take to announce the size of the root disk after a restore.
+const SIZE_WAIT_MAX: Duration = Duration::from_millis(100);
+/// Time between two looks at it.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// Driver of the disks.
 const DRIVER: &str = "/sys/bus/virtio/drivers/virtio_blk";
 
@@ -71,23 +76,55 @@ pub(super) fn find_tools(disks: &[Disk]) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Unbinds the first disk that is not the tools' from its driver and answers its name on the bus: bound again after a restore,
-/// it is read anew, with the size that it then has.
-pub(super) fn release_root(disks: &[Disk], tools: Option<&Path>) -> io::Result<String> {
-    let root = disks.iter().find(|disk| Some(disk.device.as_path()) != tools);
-    let root = root.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no disk for the root"))?;
-    fs::write(format!("{DRIVER}/unbind"), &root.virtio_name)?;
-    Ok(root.virtio_name.clone())
+/// The disk that becomes the root.
+///
+/// While a template is made it is a placeholder without a file system; after a restore the sandbox's disk is in its place. The
+/// host then announces its size as a change of size, which costs the guest a tenth of what finding the disk anew does.
+pub struct RootDisk {
+    disk: Disk,
+    /// Size of the placeholder, sectors; `None` where the sandbox's disk is there from the start (a cold boot).
+    placeholder: Option<u64>,
 }
 
-/// Binds a disk by its name on the bus and answers its device file, which is there when this returns.
-pub fn disk_of_virtio_device(name: &str) -> io::Result<PathBuf> {
-    let block = format!("/sys/bus/virtio/devices/{name}/block");
-    if !Path::new(&block).exists() {
-        fs::write(format!("{DRIVER}/bind"), name)?;
+/// The first disk that is not the tools'.
+pub(super) fn find_root(disks: Vec<Disk>, tools: Option<&Path>) -> io::Result<RootDisk> {
+    let root = disks.into_iter().find(|disk| Some(disk.device.as_path()) != tools);
+    let disk = root.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no disk for the root"))?;
+    let is_placeholder = superblock(&File::open(&disk.device)?)?.is_none();
+    let placeholder = if is_placeholder { Some(disk.sectors()?) } else { None };
+    Ok(RootDisk { disk, placeholder })
+}
+
+impl RootDisk {
+    /// Its device file, once it is the sandbox's disk.
+    pub fn device(&self) -> io::Result<PathBuf> {
+        let Some(placeholder) = self.placeholder else { return Ok(self.disk.device.clone()) };
+        let deadline = Instant::now() + SIZE_WAIT_MAX;
+        while self.disk.sectors()? == placeholder {
+            if Instant::now() >= deadline {
+                return self.disk.find_anew();
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(self.disk.device.clone())
     }
-    let entry = fs::read_dir(&block)?.next().ok_or(io::ErrorKind::NotFound)??;
-    Ok(Path::new("/dev").join(entry.file_name()))
+}
+
+impl Disk {
+    fn sectors(&self) -> io::Result<u64> {
+        let name = self.device.file_name().unwrap_or_default();
+        let text = fs::read_to_string(Path::new("/sys/block").join(name).join("size"))?;
+        text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Makes the driver read the disk's size, where the host has not announced it.
+    fn find_anew(&self) -> io::Result<PathBuf> {
+        fs::write(format!("{DRIVER}/unbind"), &self.virtio_name)?;
+        fs::write(format!("{DRIVER}/bind"), &self.virtio_name)?;
+        let block = format!("/sys/bus/virtio/devices/{}/block", self.virtio_name);
+        let entry = fs::read_dir(block)?.next().ok_or(io::ErrorKind::NotFound)??;
+        Ok(Path::new("/dev").join(entry.file_name()))
+    }
 }
 
 #[cfg(test)]

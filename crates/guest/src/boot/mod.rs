@@ -6,7 +6,7 @@ mod kernel_modules;
 mod mounts;
 mod port;
 
-pub use disks::{Superblock, disk_of_virtio_device, superblock};
+pub use disks::{RootDisk, Superblock, superblock};
 pub use mounts::Staged;
 
 use crate::agent::Agent;
@@ -45,7 +45,7 @@ pub fn run() -> Result<std::convert::Infallible, BootError> {
     let disks = step("find disks", disks::list())?;
     let tools = step("find the tools disk", disks::find_tools(&disks))?;
     step("mount the tools disk", mounts::mount_tools(tools.as_deref()))?;
-    let root_device = step("release the root disk", disks::release_root(&disks, tools.as_deref()))?;
+    let root_disk = step("find the root disk", disks::find_root(disks, tools.as_deref()))?;
     step("raise limits", raise_limits())?;
     bring_links_up();
     let staged = step("stage mounts", Staged::open())?;
@@ -53,7 +53,7 @@ pub fn run() -> Result<std::convert::Infallible, BootError> {
     let runtime = step("start the runtime", runtime)?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let device = step("find the agent's port", port::find().await)?;
-        let agent = step("start the agent", Agent::new(Path::new(CGROUPS), Guest::waiting(root_device, staged)))?;
+        let agent = step("start the agent", Agent::new(Path::new(CGROUPS), Guest::waiting(root_disk, staged)))?;
         agent.run_background();
         let mut port = step("open the agent's port", Port::open(&device))?;
         loop {

@@ -10,7 +10,7 @@ mod root;
 mod stand_ins;
 
 use crate::agent::Agent;
-use crate::boot::Staged;
+use crate::boot::{RootDisk, Staged};
 use crate::command::Defaults;
 use crate::http::Refusal;
 use crate::{report, start_command, sys};
@@ -28,8 +28,8 @@ use warren_proto::guest::{Init, InitDone};
 
 /// How far the guest is.
 pub struct Guest {
-    /// The root disk's name on the bus, and the mounts for it; `None` once it is the root.
-    waiting: Option<(String, Staged)>,
+    /// The root disk, and the mounts for it; `None` once it is the root.
+    waiting: Option<(RootDisk, Staged)>,
     /// The identity it has, and what was answered for it.
     done: Option<Done>,
 }
@@ -42,8 +42,8 @@ struct Done {
 
 impl Guest {
     /// A guest that has no root yet.
-    pub fn waiting(root_device: String, staged: Staged) -> Self {
-        Self { waiting: Some((root_device, staged)), done: None }
+    pub fn waiting(root_disk: RootDisk, staged: Staged) -> Self {
+        Self { waiting: Some((root_disk, staged)), done: None }
     }
 
     /// An ordinary process on a machine that is set up already: `init` is refused. For tests.
@@ -79,8 +79,8 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
         return Ok(done.answer.clone());
     }
     let first = guest.waiting.is_some();
-    if let Some((device, staged)) = guest.waiting.take() {
-        root::enter(&mut steps, &device, staged)?;
+    if let Some((disk, staged)) = guest.waiting.take() {
+        root::enter(&mut steps, &disk, staged)?;
     } else if guest.done.is_none() {
         return Err(Refusal::bad_request(
             "an earlier init failed, or this agent is not the first process of a machine",

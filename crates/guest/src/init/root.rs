@@ -1,5 +1,5 @@
 use super::Steps;
-use crate::boot::{Staged, Superblock, disk_of_virtio_device, superblock};
+use crate::boot::{RootDisk, Staged, Superblock, superblock};
 use crate::http::Refusal;
 use crate::sys;
 use rustix::fs::{Mode, OFlags};
@@ -16,12 +16,14 @@ const NEW_ROOT: &str = "/newroot";
 /// The part of a disk is new and reads as zeros, so the kernel need not write zeros to its inode tables: neither when the file
 /// system grows nor in the background later.
 const OPTIONS: &CStr = c"noinit_itable";
+/// Room at the end of a disk for which it is not worth growing, bytes.
+const GROWTH_LEN_MIN: u64 = 8 << 20;
 /// The tools disk's kernel modules.
 const TOOLS_MODULES: &str = "/dev/warren/tools/lib/modules";
 
 /// Makes the disk the root of this process and all that it starts.
-pub(super) fn enter(steps: &mut Steps, virtio_device: &str, staged: Staged) -> Result<(), Refusal> {
-    let device = steps.run("bind_disk", || disk_of_virtio_device(virtio_device))?;
+pub(super) fn enter(steps: &mut Steps, disk: &RootDisk, staged: Staged) -> Result<(), Refusal> {
+    let device = steps.run("find_disk", || disk.device())?;
     let growth = steps.run("read_disk", || growth(&device))?;
     steps.run("mount_root", || {
         fs::create_dir_all(NEW_ROOT)?;
@@ -46,7 +48,7 @@ pub(super) fn enter(steps: &mut Steps, virtio_device: &str, staged: Staged) -> R
     })
 }
 
-/// The number of blocks to grow to; `None` where the file system fills the disk already.
+/// The number of blocks to grow to; `None` where the file system fills the disk already, as it does when the host has prepared it.
 fn growth(device: &Path) -> io::Result<Option<u64>> {
     let mut disk = File::open(device)?;
     let len = disk.seek(SeekFrom::End(0))?;
@@ -54,7 +56,7 @@ fn growth(device: &Path) -> io::Result<Option<u64>> {
     let Superblock { blocks, block_len, .. } =
         found.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the root disk holds no ext4"))?;
     let wanted = len / block_len;
-    Ok(Some(wanted).filter(|&wanted| wanted > blocks))
+    Ok(Some(wanted).filter(|&wanted| wanted.saturating_sub(blocks) * block_len >= GROWTH_LEN_MIN))
 }
 
 fn grow(blocks: u64) -> io::Result<()> {
