@@ -19,4 +19,4 @@ mod template;
 
 pub use accel::{AccelChoice, Verdict as AccelVerdict, cached as cached_accel};
 pub use api::SharedNode;
-pub use node::{Node, NodeConfig, OpenError};
+pub use node::{Guests, Node, NodeConfig, OpenError};

@@ -5,8 +5,8 @@ use crate::admit::{Promised, capacity_mib};
 use crate::assets::{self, AssetsError};
 use crate::ended::EndedRecords;
 use crate::host;
-use crate::sandbox::{Adopted, Driver, Folder, Handle, Intent, Services};
-use crate::shim_client::{ProcessHandle, ShimClient};
+use crate::sandbox::{Adopted, Driver, Folder, Handle, Intent, Services, Waiters};
+use crate::shim_client::{ProcessHandle, ProcessName, ShimClient};
 use crate::template::Templates;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -37,6 +37,18 @@ pub struct NodeConfig {
     pub warren: PathBuf,
     /// Registries, mirrors, credentials.
     pub images: warren_image::Config,
+    /// What a shim is told to run.
+    pub guests: Guests,
+}
+
+/// What the sandboxes of a node are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Guests {
+    /// Virtual machines.
+    #[default]
+    Real,
+    /// Nothing: the executable that is started as shim only speaks the shim's protocol. For load tests of everything above it.
+    Simulated,
 }
 
 /// Why a node did not open.
@@ -109,23 +121,14 @@ impl Node {
         std::fs::create_dir_all(&sandboxes).map_err(io("make", &sandboxes))?;
         let key_file = data_dir.join("node.key");
         let token_key = TokenKey::new(load_key(&key_file).map_err(io("read or make", &key_file))?);
-        let host_files = assets::find().map_err(AssetsError::from)?;
-        let (assets_dir, files) = (data_dir.join("assets"), host_files.clone());
-        let made = tokio::task::spawn_blocking(move || assets::prepare(&assets_dir, &files)).await;
-        let assets = made.map_err(|e| OpenError::Accel(e.to_string()))??;
-        let mut machine = Machine {
-            qemu: host_files.qemu,
-            accel: Accel::Tcg,
-            kernel: assets.kernel,
-            initramfs: assets.initramfs,
-            tools_disk: assets.tools_disk,
-            tsc_khz: warren_vmm::host_tsc_khz(),
+        let (machine, verdict, assets_key) = match config.guests {
+            Guests::Real => real_machine(&config).await?,
+            Guests::Simulated => simulated_machine(),
         };
-        let verdict = accel::decide(config.accel, &data_dir, &machine, &assets.key).await.map_err(OpenError::Accel)?;
-        machine.accel = verdict.accel;
         let templates_dir = data_dir.join("templates");
-        let templates =
-            Templates::open(templates_dir.clone(), machine.clone(), &assets.key).map_err(io("open", &templates_dir))?;
+        let simulated = config.guests == Guests::Simulated;
+        let templates = Templates::open(templates_dir.clone(), machine.clone(), &assets_key, simulated)
+            .map_err(io("open", &templates_dir))?;
         let images = warren_image::Store::open(&data_dir.join("images"), config.images.clone())
             .map_err(|e| OpenError::Images(e.to_string()))?;
         let ended_dir = data_dir.join("ended");
@@ -192,19 +195,24 @@ impl Node {
         self: &Arc<Self>,
         id: SandboxId,
         handle: &Handle,
-        driving: impl Future<Output = ()> + Send + 'static,
+        driving: impl Future<Output = Waiters> + Send + 'static,
     ) {
         let (node, seen) = (self.clone(), handle.seen.clone());
         tokio::spawn(async move {
             // Awaited in a task of its own, so that a panic in it still takes the sandbox off the list of live ones.
             let outcome = tokio::spawn(driving).await;
-            if let Err(error) = outcome {
+            let waiters = outcome.unwrap_or_else(|error| {
                 tracing::error!(sandbox = %id, %error, "the owner of a sandbox died");
-            }
+                Waiters::new()
+            });
             let last = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let mut known = node.known();
             known.live.remove(&id);
             known.ended.insert(id, last);
+            drop(known);
+            for waiter in waiters {
+                let _ = waiter.send(());
+            }
         });
     }
 
@@ -221,24 +229,24 @@ impl Node {
             folder.remove();
             return;
         };
-        let pid = shim_pid(folder.path());
+        let shim = intent.shim.and_then(ProcessName::open);
         let live = tokio::time::timeout(ADOPT_WAIT, connect(&folder)).await;
         match live {
             Ok(Some((client, state))) => {
                 tracing::info!(sandbox = %id, phase = ?state.phase, "adopted");
                 let leased = intent.image_digest.as_deref().and_then(|digest| self.services.images.lease(digest));
-                let adopted = Adopted { client, state, shim_pid: pid, lease: leased.map(|image| image.lease) };
+                let adopted = Adopted { client, state, shim, lease: leased.map(|image| image.lease) };
                 let (driver, handle) = Driver::new(id.clone(), folder, intent, self.services.clone());
                 self.known().live.insert(id.clone(), handle.clone());
                 self.run(id, &handle, driver.adopt(adopted));
             }
-            _ => self.bury(id, folder, intent, pid).await,
+            _ => self.bury(id, folder, intent, shim).await,
         }
     }
 
     /// A sandbox whose shim is gone: what it said last counts. One that never ran leaves no record, so that it can be created again.
-    async fn bury(&self, id: SandboxId, folder: Folder, intent: Intent, pid: Option<u32>) {
-        if let Some(process) = pid.and_then(ProcessHandle::open) {
+    async fn bury(&self, id: SandboxId, folder: Folder, intent: Intent, shim: Option<ProcessHandle>) {
+        if let Some(process) = shim {
             process.kill();
             process.gone(ADOPT_WAIT).await;
         }
@@ -274,20 +282,44 @@ impl Node {
     }
 }
 
+/// What guests boot from, and the accelerator that runs them.
+async fn real_machine(config: &NodeConfig) -> Result<(Machine, Verdict, String), OpenError> {
+    let data_dir = &config.data_dir;
+    let host_files = assets::find().map_err(AssetsError::from)?;
+    let (assets_dir, files) = (data_dir.join("assets"), host_files.clone());
+    let made = tokio::task::spawn_blocking(move || assets::prepare(&assets_dir, &files)).await;
+    let assets = made.map_err(|e| OpenError::Accel(e.to_string()))??;
+    let mut machine = Machine {
+        qemu: host_files.qemu,
+        accel: Accel::Tcg,
+        kernel: assets.kernel,
+        initramfs: assets.initramfs,
+        tools_disk: assets.tools_disk,
+        tsc_khz: warren_vmm::host_tsc_khz(),
+    };
+    let verdict = accel::decide(config.accel, data_dir, &machine, &assets.key).await.map_err(OpenError::Accel)?;
+    machine.accel = verdict.accel;
+    Ok((machine, verdict, assets.key))
+}
+
+fn simulated_machine() -> (Machine, Verdict, String) {
+    let nowhere = PathBuf::new;
+    let machine = Machine {
+        qemu: nowhere(),
+        accel: Accel::Tcg,
+        kernel: nowhere(),
+        initramfs: nowhere(),
+        tools_disk: nowhere(),
+        tsc_khz: None,
+    };
+    let verdict = Verdict { accel: Accel::Tcg, why: "simulated guests".to_owned(), key: String::new() };
+    (machine, verdict, "simulated".to_owned())
+}
+
 async fn connect(folder: &Folder) -> Option<(ShimClient, ShimState)> {
     let client = ShimClient::connect(folder.path()).await.ok()?;
     let state = client.state_after(0).await.ok()?;
     Some((client, state))
-}
-
-/// The pid that listens on the shim's socket, by the kernel's word.
-fn shim_pid(dir: &Path) -> Option<u32> {
-    use std::os::fd::AsRawFd;
-    let folder = std::fs::File::open(dir).ok()?;
-    let socket = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), warren_shim::SHIM_SOCKET);
-    let stream = std::os::unix::net::UnixStream::connect(socket).ok()?;
-    let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
-    u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
 }
 
 /// Reads the key that signs tokens, or makes it: 32 random bytes, mode 600.

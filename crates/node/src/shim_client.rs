@@ -161,6 +161,36 @@ impl ShimClient {
     }
 }
 
+/// A process as it can be written down: a pid alone may be another process's after a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct ProcessName {
+    pid: u32,
+    /// When it started, clock ticks since the host's start.
+    started_ticks: u64,
+}
+
+impl ProcessName {
+    /// The name of a process that lives.
+    pub(crate) fn of(pid: u32) -> Option<ProcessName> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Some(ProcessName { pid, started_ticks: started_ticks(&stat)? })
+    }
+
+    /// The process, if it still is the one that was named.
+    pub(crate) fn open(self) -> Option<ProcessHandle> {
+        let handle = ProcessHandle::open(self.pid)?;
+        // Asked after the descriptor is open: what it names cannot change any more.
+        (ProcessName::of(self.pid) == Some(self)).then_some(handle)
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`; the name before it is in parentheses and may hold anything.
+fn started_ticks(stat: &str) -> Option<u64> {
+    const FIELDS_BETWEEN_NAME_AND_START: usize = 19;
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_whitespace().nth(FIELDS_BETWEEN_NAME_AND_START)?.parse().ok()
+}
+
 /// A process by a descriptor, so that a reused pid is never mistaken for it.
 #[derive(Clone)]
 pub(crate) struct ProcessHandle(Arc<OwnedFd>);
@@ -194,5 +224,18 @@ impl ProcessHandle {
         let mut fds = [rustix::event::PollFd::new(&*self.0, rustix::event::PollFlags::IN)];
         let wait = rustix::event::Timespec::try_from(wait).ok();
         matches!(rustix::event::poll(&mut fds, wait.as_ref()), Ok(1..))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_again_and_another_is_not() {
+        let name = ProcessName::of(std::process::id()).unwrap();
+        assert!(name.open().is_some_and(|p| !p.is_gone()));
+        assert!(ProcessName { started_ticks: name.started_ticks + 1, ..name }.open().is_none());
+        assert_eq!(started_ticks("7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 0"), Some(4242));
     }
 }

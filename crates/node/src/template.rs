@@ -33,12 +33,19 @@ pub(crate) struct Templates {
     dir: PathBuf,
     machine: Machine,
     assets_key: String,
+    /// Gives names of files that nobody will read.
+    simulated: bool,
     made: Mutex<HashMap<Shape, Arc<OnceCell<Template>>>>,
 }
 
 impl Templates {
     /// Opens the folder and drops drafts and templates of other kernels, agents or accelerators.
-    pub(crate) fn open(dir: PathBuf, machine: Machine, assets_key: &str) -> std::io::Result<Arc<Self>> {
+    pub(crate) fn open(
+        dir: PathBuf,
+        machine: Machine,
+        assets_key: &str,
+        simulated: bool,
+    ) -> std::io::Result<Arc<Self>> {
         std::fs::create_dir_all(&dir)?;
         let suffix = Self::suffix(&machine, assets_key);
         for entry in std::fs::read_dir(&dir)?.flatten() {
@@ -46,7 +53,7 @@ impl Templates {
                 std::fs::remove_dir_all(entry.path())?;
             }
         }
-        Ok(Arc::new(Self { dir, machine, assets_key: assets_key.to_owned(), made: Mutex::default() }))
+        Ok(Arc::new(Self { dir, machine, assets_key: assets_key.to_owned(), simulated, made: Mutex::default() }))
     }
 
     fn suffix(machine: &Machine, assets_key: &str) -> String {
@@ -71,7 +78,7 @@ impl Templates {
         let name = format!("{}x{}{}", shape.vcpus, shape.memory_mib, Self::suffix(&self.machine, &self.assets_key));
         let dir = self.dir.join(&name);
         let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state") };
-        if dir.join("shape.json").exists() {
+        if self.simulated || dir.join("shape.json").exists() {
             return Ok(files(&dir));
         }
         let draft = self.dir.join(format!("{name}.draft"));

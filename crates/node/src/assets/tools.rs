@@ -9,7 +9,14 @@ use warren_image::ext4::{ExtraContent, ExtraFile, Options, from_directory};
 /// Label by which the agent finds the disk.
 const LABEL: &str = "warren-tools";
 
-/// Makes the disk: `/lib/modules/<release>`, `/bin/bash`, `/bin/busybox` and a link for each of its applets.
+/// Debian's busybox has no `nohup`, with which clients start their background jobs.
+const NOHUP: &str = "#!/dev/warren/tools/bin/bash\n\
+    trap '' HUP\n\
+    [[ -t 1 ]] && { exec >>nohup.out || exec >>\"$HOME/nohup.out\" || exit 127; }\n\
+    [[ -t 2 ]] && exec 2>&1\n\
+    exec -- \"$@\"\n";
+
+/// Makes the disk: `/lib/modules/<release>`, `/bin/bash`, `/bin/busybox`, `/bin/nohup` and a link for each of its applets.
 pub(super) fn make(disk: &Path, host: &HostFiles) -> Result<(), String> {
     let applets: Vec<String> = applets(&host.busybox)?.into_iter().map(|name| format!("/bin/{name}")).collect();
     let open = |path: &Path| File::open(path).map_err(|e| format!("read {}: {e}", path.display()));
@@ -17,6 +24,8 @@ pub(super) fn make(disk: &Path, host: &HostFiles) -> Result<(), String> {
     for (name, path) in [("/bin/bash", &host.bash), ("/bin/busybox", &host.busybox)] {
         files.push(ExtraFile { path: name, mode: 0o755, content: ExtraContent::Bytes(Box::new(open(path)?)) });
     }
+    let nohup = ExtraContent::Bytes(Box::new(NOHUP.as_bytes()));
+    files.push(ExtraFile { path: "/bin/nohup", mode: 0o755, content: nohup });
     for applet in &applets {
         files.push(ExtraFile { path: applet, mode: 0o777, content: ExtraContent::Symlink("busybox") });
     }
@@ -30,5 +39,5 @@ fn applets(busybox: &Path) -> Result<Vec<String>, String> {
     let output = Command::new(busybox).arg("--list").output().map_err(|e| format!("run {}: {e}", busybox.display()))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let plain = |name: &&str| name.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
-    Ok(text.lines().filter(plain).filter(|n| !["busybox", "bash"].contains(n)).map(str::to_owned).collect())
+    Ok(text.lines().filter(plain).filter(|n| !["busybox", "bash", "nohup"].contains(n)).map(str::to_owned).collect())
 }

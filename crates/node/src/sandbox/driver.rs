@@ -4,7 +4,7 @@ use super::{Activity, Event, Folder, Intent, apply};
 use crate::ended::{Ended, EndedRecords};
 use crate::expiry::{self, Clocks};
 use crate::host::{now_ms, random};
-use crate::shim_client::{self, ProcessHandle, ShimClient};
+use crate::shim_client::{self, ProcessHandle, ProcessName, ShimClient};
 use crate::template::Templates;
 use base64::Engine as _;
 use hyper::Method;
@@ -45,6 +45,9 @@ pub(crate) struct Services {
 /// Somebody who wants it ended: why, and whom to tell.
 type Termination = (EndReason, String, oneshot::Sender<()>);
 
+/// Whom to tell once nothing of a sandbox is left and the node knows it as ended.
+pub(crate) type Waiters = Vec<oneshot::Sender<()>>;
+
 /// What the rest of the node holds of a sandbox.
 #[derive(Clone)]
 pub(crate) struct Handle {
@@ -73,14 +76,14 @@ pub(crate) struct Driver {
     /// Keeps the image's bytes while the sandbox needs them.
     lease: Option<warren_image::Lease>,
     processes: Vec<ProcessHandle>,
-    waiters: Vec<oneshot::Sender<()>>,
+    waiters: Waiters,
 }
 
 /// A sandbox that a run before left running.
 pub(crate) struct Adopted {
     pub(crate) client: ShimClient,
     pub(crate) state: ShimState,
-    pub(crate) shim_pid: Option<u32>,
+    pub(crate) shim: Option<ProcessHandle>,
     /// On the image that it runs.
     pub(crate) lease: Option<warren_image::Lease>,
 }
@@ -134,21 +137,21 @@ impl Driver {
     }
 
     /// From an accepted create to the end.
-    pub(crate) async fn create(mut self, spec: SandboxSpec) {
+    pub(crate) async fn create(mut self, spec: SandboxSpec) -> Waiters {
         let over = match self.start(spec).await {
             Ok((client, state)) => self.keep(client, state).await,
             Err(over) => over,
         };
-        self.finish(over).await;
+        self.finish(over).await
     }
 
     /// From an adoption to the end.
-    pub(crate) async fn adopt(mut self, adopted: Adopted) {
+    pub(crate) async fn adopt(mut self, adopted: Adopted) -> Waiters {
         self.lease = adopted.lease;
         if let Some(digest) = self.intent.image_digest.clone() {
             self.tell(Event::ImageReady { digest });
         }
-        self.processes.extend(adopted.shim_pid.and_then(ProcessHandle::open));
+        self.processes.extend(adopted.shim);
         let over = match adopted.state.phase {
             Phase::Running => self.keep(adopted.client, adopted.state).await,
             _ => {
@@ -156,7 +159,7 @@ impl Driver {
                 Over::new(EndReason::StartFailed, "the node was restarted while the sandbox was being started")
             }
         };
-        self.finish(over).await;
+        self.finish(over).await
     }
 
     /// Waits for `work`, unless somebody wants the sandbox ended first.
@@ -184,6 +187,9 @@ impl Driver {
         let failed = |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, format!("start the shim: {e}"));
         let pid = shim_client::spawn(&services.warren, self.folder.path()).map_err(|e| failed(&e))?;
         self.processes.extend(ProcessHandle::open(pid));
+        // A crash before this is written leaves a shim that was never asked to boot, which ends by itself.
+        self.intent.shim = ProcessName::of(pid);
+        self.folder.write_intent(&self.intent).map_err(|e| failed(&e))?;
         let client = ShimClient::connect(self.folder.path()).await.map_err(|e| failed(&e))?;
         self.shim.send_replace(Some(client.clone()));
         let boot = boot_request(&self.id, spec, &record, &services.machine, template).map_err(|e| failed(&e))?;
@@ -311,7 +317,7 @@ impl Driver {
     }
 
     /// Ends what is left, keeps how it ended, removes every trace, and tells everybody.
-    async fn finish(mut self, over: Over) {
+    async fn finish(mut self, over: Over) -> Waiters {
         let client = self.shim.send_replace(None);
         if let Some(client) = client {
             self.end_shim(&client, &over).await;
@@ -351,9 +357,7 @@ impl Driver {
         while let Some((_, _, done)) = self.terminations.recv().await {
             self.waiters.push(done);
         }
-        for waiter in self.waiters {
-            let _ = waiter.send(());
-        }
+        self.waiters
     }
 
     /// Asks the shim to end its machine; one that does not is killed afterwards.

@@ -1,6 +1,7 @@
 //! A sandbox's folder: the record that something of it may exist on this host.
 
 use crate::ended::write_whole;
+use crate::shim_client::ProcessName;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use warren_model::{SandboxId, SandboxSpec, Shape};
@@ -19,6 +20,8 @@ pub(crate) struct Intent {
     pub(crate) idle_timeout: Option<Duration>,
     /// SIGTERM first at a delete.
     pub(crate) has_start_command: bool,
+    /// Its shim, once there is one.
+    pub(crate) shim: Option<ProcessName>,
 }
 
 impl Intent {
@@ -31,6 +34,7 @@ impl Intent {
             timeout: spec.timeout,
             idle_timeout: spec.idle_timeout,
             has_start_command: spec.start_command.is_some(),
+            shim: None,
         }
     }
 }

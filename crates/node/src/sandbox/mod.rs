@@ -7,6 +7,6 @@ mod folder;
 mod machine;
 
 pub(crate) use activity::{Activity, Operation};
-pub(crate) use driver::{Adopted, Driver, Handle, Services};
+pub(crate) use driver::{Adopted, Driver, Handle, Services, Waiters};
 pub(crate) use folder::{Folder, Intent};
 pub(crate) use machine::{Event, apply, pending};

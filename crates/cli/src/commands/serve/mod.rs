@@ -93,6 +93,7 @@ fn node_config(args: &ServeArgs, data_dir: &Path) -> Result<NodeConfig, ServeErr
         accel: args.accel.into(),
         warren,
         images: registries::load(args.registries.as_deref(), data_dir)?,
+        guests: Default::default(),
     })
 }
 
