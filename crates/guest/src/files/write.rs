@@ -10,14 +10,19 @@ use std::rc::Rc;
 use warren_proto::guest::FileWritten;
 
 /// `PUT /files?path=`: the body becomes the file.
-pub async fn write(agent: Rc<Agent>, query: Query<'_>, body: Incoming, mut respond: Responder) {
-    match store(&agent, query, body).await {
+pub async fn write(agent: Rc<Agent>, query: Query<'_>, mut body: Incoming, mut respond: Responder) {
+    match store(&agent, query, &mut body).await {
         Ok(written) => answer_json(&mut respond, StatusCode::OK, &written),
-        Err(refusal) => answer_refusal(&mut respond, refusal),
+        Err(refusal) => {
+            // The rest is taken and dropped: clients of HTTP/1.1, for which this was unwrapped, read no answer before they have
+            // sent all, and would report a broken connection instead of the reason.
+            while let Ok(Some(_)) = body.next().await {}
+            answer_refusal(&mut respond, refusal);
+        }
     }
 }
 
-async fn store(agent: &Rc<Agent>, query: Query<'_>, mut body: Incoming) -> Result<FileWritten, Refusal> {
+async fn store(agent: &Rc<Agent>, query: Query<'_>, body: &mut Incoming) -> Result<FileWritten, Refusal> {
     let path = path_of(query)?;
     let user = FileUser::default_of(agent)?;
     let of_file = |error: io::Error| Refusal::of_file(&path.to_string_lossy(), &error);
@@ -26,7 +31,7 @@ async fn store(agent: &Rc<Agent>, query: Query<'_>, mut body: Incoming) -> Resul
         run_as(&user, move || Upload::open(&path)).await.map_err(of_file)?
     };
     let mut size = 0;
-    while let Some(block) = next_block(&mut body).await? {
+    while let Some(block) = next_block(body).await? {
         size += block.iter().map(|part| part.len() as u64).sum::<u64>();
         let work = move || {
             block.iter().try_for_each(|part| upload.write(part))?;
