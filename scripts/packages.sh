@@ -24,26 +24,25 @@ apt() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 "$@"
 }
 
-# QEMU packages of another origin that are newer than the distribution's QEMU break its installation. They are taken back to
-# the version that fits it, and nothing else is touched.
+# QEMU packages of another origin that are newer than the distribution's QEMU cannot stand beside it. They are taken back to the
+# version that fits; nothing else is touched.
 fitting_qemu() {
     local wanted package installed
+    [[ " ${missing[*]} " == *" qemu-system-x86 "* ]] || return 0
     wanted=$(apt-cache policy qemu-system-x86 | awk '/Candidate:/ { print $2 }')
     for package in qemu-utils qemu-system-common qemu-system-data qemu-block-extra; do
         installed=$(dpkg-query -W -f '${db:Status-Status} ${Version}' "$package" 2>/dev/null || true)
-        case $installed in
-            "installed $wanted" | "not-installed"* | "config-files"* | "") ;;
-            *) if apt-cache madison "$package" | grep -qF " $wanted "; then echo "$package=$wanted"; fi ;;
-        esac
+        if [[ $installed == "installed "* && $installed != "installed $wanted" ]] &&
+            apt-cache madison "$package" | grep -qF " $wanted "; then
+            echo "$package=$wanted"
+        fi
     done
 }
 
 install_all() {
     local pins=()
-    apt install -y --no-install-recommends "${missing[@]}" && return
     mapfile -t pins < <(fitting_qemu)
-    [ ${#pins[@]} -gt 0 ] || return 1
-    echo "packages: taking back: ${pins[*]}" >&2
+    [ ${#pins[@]} -eq 0 ] || echo "packages: taking back ${pins[*]}" >&2
     apt install -y --no-install-recommends --allow-downgrades "${missing[@]}" "${pins[@]}"
 }
 
