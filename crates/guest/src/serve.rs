@@ -26,6 +26,10 @@ pub async fn serve(agent: &Rc<Agent>, stream: impl AsyncRead + AsyncWrite + Unpi
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_frame_size(FRAME_LEN_MAX)
         .max_concurrent_streams(STREAMS_MAX)
+        // Our peer is the host: clients that went away in numbers are no attack on the connection that all of them share.
+        .max_pending_accept_reset_streams(STREAMS_MAX as usize)
+        .max_concurrent_reset_streams(STREAMS_MAX as usize)
+        .max_local_error_reset_streams(None)
         .max_header_list_size(HEADERS_LEN_MAX)
         .max_send_buffer_size(SEND_BUFFER_LEN_MAX)
         .handshake(stream)

@@ -89,6 +89,7 @@ impl ShimClient {
             .max_frame_size(limits::FRAME_LEN_MAX)
             .max_send_buf_size(limits::STREAM_WINDOW as usize)
             .initial_max_send_streams(limits::STREAMS_MAX as usize)
+            .max_concurrent_reset_streams(limits::STREAMS_MAX as usize)
             .handshake(TokioIo::new(stream));
         let slow = |_| ShimClientError::Slow { path: "connect".to_owned(), wait: CONNECT_WAIT };
         let shaken = tokio::time::timeout(CONNECT_WAIT, handshake).await.map_err(slow)?;

@@ -113,6 +113,9 @@ async fn serve(stream: UnixStream, handler: Handler, mut stopped: watch::Receive
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .max_concurrent_streams(guest_limits::STREAMS_MAX)
+        // Our peer is the node: clients that went away in numbers are no attack on the connection that all of them share.
+        .max_pending_accept_reset_streams(guest_limits::STREAMS_MAX as usize)
+        .max_local_error_reset_streams(None)
         .initial_stream_window_size(guest_limits::STREAM_WINDOW)
         .initial_connection_window_size(guest_limits::CONNECTION_WINDOW)
         .max_frame_size(guest_limits::FRAME_LEN_MAX)

@@ -64,6 +64,7 @@ where
         .max_frame_size(limits::FRAME_LEN_MAX)
         .max_send_buf_size(limits::STREAM_WINDOW as usize)
         .initial_max_send_streams(limits::STREAMS_MAX as usize)
+        .max_concurrent_reset_streams(limits::STREAMS_MAX as usize)
         .handshake(TokioIo::new(stream))
         .await?;
     let closed = tokio::spawn(async move {

@@ -249,7 +249,7 @@ impl Driver {
     }
 
     /// Keeps a running sandbox until something ends it.
-    async fn keep(&mut self, client: ShimClient, mut state: ShimState) -> Over {
+    async fn keep(&mut self, mut client: ShimClient, mut state: ShimState) -> Over {
         self.processes.extend(state.vmm_pid.and_then(ProcessHandle::open));
         self.shim.send_replace(Some(client.clone()));
         self.tell(Event::Shim(state.clone()));
@@ -268,7 +268,14 @@ impl Driver {
                     self.waiters.push(done);
                     return Over { reason, message };
                 }
-                () = client.gone() => return self.shim_ended(&client).await,
+                () = client.gone() => match self.reconnect().await {
+                    Some((again, next)) => {
+                        (client, state) = (again, next);
+                        self.shim.send_replace(Some(client.clone()));
+                        self.tell(Event::Shim(state.clone()));
+                    }
+                    None => return self.shim_ended(&client).await,
+                },
                 next = client.state_after(state.version) => match next {
                     Ok(next) if next.phase == Phase::Ended => return self.shim_ended(&client).await,
                     Ok(next) => {
@@ -305,6 +312,14 @@ impl Driver {
             EndReason::Idle => format!("no operation was active for {} minutes", minutes(self.intent.idle_timeout)),
             _ => format!("the lifetime of {} minutes is over", minutes(self.intent.timeout)),
         }
+    }
+
+    /// A lost connection is no lost shim: one that lives takes the next connection.
+    async fn reconnect(&self) -> Option<(ShimClient, ShimState)> {
+        let client = ShimClient::connect(self.folder.path()).await.ok()?;
+        let state = client.state_after(0).await.ok().filter(|state| state.phase == Phase::Running)?;
+        tracing::warn!(sandbox = %self.id, "the connection to the shim was lost and made again");
+        Some((client, state))
     }
 
     /// The shim has ended by itself: its own word counts, else it was killed.
