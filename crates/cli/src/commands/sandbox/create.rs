@@ -5,6 +5,7 @@ use crate::commands::{Context, now_ms};
 use crate::failure::{Exit, Failure};
 use std::collections::BTreeMap;
 use uuid::Uuid;
+use warren_model::Status;
 use warren_proto::http::{CreateSandbox, Sandbox, SandboxList, StartCommand};
 
 /// Times that a create is sent when its answer got lost; the key makes it one sandbox.
@@ -15,8 +16,12 @@ pub(super) async fn run(context: &Context, args: CreateArgs) -> Result<Exit, Fai
     let no_wait = args.no_wait;
     let request = request(args, context.team_id.clone(), Uuid::new_v4());
     let mut sandbox = create(context, &request).await?;
-    if !no_wait && !warren_model::Status::from(sandbox.status).is_terminal() {
-        until_running(context, &sandbox).await?;
+    let status = Status::from(sandbox.status);
+    // The server holds its answer for a moment, so that most sandboxes run already.
+    if !no_wait && status != Status::Running {
+        if !status.is_terminal() {
+            until_running(context, &sandbox).await?;
+        }
         sandbox =
             context.api.get_sandbox(&sandbox.id).await.map_err(|error| Failure::from(error).about(&sandbox.id))?;
     }
