@@ -187,8 +187,8 @@ pub(crate) struct LogsArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DeleteArgs {
-    /// Sandboxes
-    #[arg(value_name = "ID", required_unless_present_any = ["all", "label"], conflicts_with_all = ["all", "label"])]
+    /// Sandboxes, apart or with commas between them
+    #[arg(value_name = "ID", value_delimiter = ',', required_unless_present_any = ["all", "label"], conflicts_with_all = ["all", "label"])]
     pub(crate) ids: Vec<String>,
     /// All of them
     #[arg(long, short)]

@@ -57,6 +57,14 @@ fn values_that_mean_nothing_are_refused() {
 }
 
 #[test]
+fn ids_may_have_commas_between_them() {
+    match parse("sandbox delete s1,s2 s3") {
+        Ok(Command::Sandbox(SandboxCommand::Delete(args))) => assert_eq!(args.ids, ["s1", "s2", "s3"]),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn unlimited_lifetimes_can_be_asked_for() {
     for (line, minutes) in
         [("sandbox create img --timeout-minutes -1", -1), ("sandbox create img --timeout-minutes=0", 0)]

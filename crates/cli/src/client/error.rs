@@ -90,6 +90,9 @@ impl ApiError {
     fn hint(&self) -> Option<String> {
         match self {
             ApiError::Setup { .. } | ApiError::BadAnswer { .. } => None,
+            ApiError::Unreachable { problem, .. } if problem.contains("certificate") => {
+                Some("trust its authority with --ca-cert or WARREN_CA_CERT".to_owned())
+            }
             ApiError::Unreachable { .. } => {
                 Some("is the server running (`warren serve`), and is it this one (--url, WARREN_URL)?".to_owned())
             }

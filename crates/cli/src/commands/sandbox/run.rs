@@ -38,7 +38,10 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<Exit, Failur
             let seconds = args.timeout.unwrap_or_default();
             Err(Failure::new(format!("the command was killed after {seconds} s")).about(&id).exit(Exit::TimedOut))
         }
-        Err(Stop::Gateway(error)) => Err(not_the_command(outcome::explain(context, &id, error).await)),
+        Err(Stop::Gateway(error)) => {
+            let exit = exit_of_refusal(&error);
+            Err(outcome::explain(context, &id, error).await.exit(exit))
+        }
     }
 }
 
@@ -126,6 +129,17 @@ fn exit_of(end: &EndEvent) -> Exit {
     Exit::Command(u8::try_from(end.exit_code).unwrap_or(u8::MAX))
 }
 
+/// A program that could not be executed exits as a shell would have it: 127 if it is not there, 126 if it is and may not
+/// be executed. The words are the agent's, and `tests/conformance` holds both to them.
+fn exit_of_refusal(error: &GatewayError) -> Exit {
+    match error {
+        GatewayError::Session(refused) if refused.message.starts_with("cannot execute ") => {
+            Exit::Command(if refused.message.ends_with("(os error 2)") { 127 } else { 126 })
+        }
+        _ => Exit::NotTheCommand,
+    }
+}
+
 /// Ctrl-C and requests to end, turned into what the sandbox knows: first SIGTERM, from the second on SIGKILL.
 struct Interrupts {
     interrupt: Signals,
@@ -152,6 +166,7 @@ impl Interrupts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warren_proto::guest::command_session::ConnectError;
 
     fn of(command: &[&str]) -> Option<Vec<String>> {
         words(&command.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).ok()
@@ -163,6 +178,17 @@ mod tests {
         assert_eq!(of(&["bash", "-c", "echo $X"]), Some(vec!["bash".into(), "-c".into(), "echo $X".into()]));
         assert_eq!(of(&["ls '"]), None);
         assert_eq!(of(&[""]), None);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_exits_as_in_a_shell() {
+        let of = |message: &str| {
+            let refused = ConnectError::new(Code::InvalidArgument, message);
+            exit_of_refusal(&GatewayError::Session(refused)).code()
+        };
+        assert_eq!(of("cannot execute \"x\": No such file or directory (os error 2)"), 127);
+        assert_eq!(of("cannot execute \"x\": Permission denied (os error 13)"), 126);
+        assert_eq!(of("cannot enter the working directory"), 125);
     }
 
     #[test]
