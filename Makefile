@@ -45,7 +45,7 @@ unit: ## the tests beside the code
 conformance: ## the unmodified `prime` clients against a real server and real VMs
 	tests/conformance/run.sh
 
-bench: build ## the numbers of the README, both sides in one run
+bench: build ## the speed table, both sides in one run
 	bench/run.sh
 
 clean: ## what was built; data directories stay
