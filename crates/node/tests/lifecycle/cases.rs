@@ -7,7 +7,7 @@ use warren_proto::node::{CreateError, NodeApi, NodeError};
 
 type Case = fn() -> Pin<Box<dyn Future<Output = ()>>>;
 
-pub const ALL: &[(&str, Case)] = &[
+pub(crate) const ALL: &[(&str, Case)] = &[
     ("a_life_leaves_nothing", || Box::pin(a_life_leaves_nothing())),
     ("a_delete_wins_at_every_moment_of_a_create", || Box::pin(a_delete_wins_at_every_moment_of_a_create())),
     ("a_delete_before_its_create_wins_too", || Box::pin(a_delete_before_its_create_wins_too())),

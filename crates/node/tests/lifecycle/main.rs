@@ -2,6 +2,8 @@
 //!
 //! This binary is also the shim: called as `shim --dir DIR` it speaks the shim's protocol and nothing else.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod cases;
 mod world;
 

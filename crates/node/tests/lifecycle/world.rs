@@ -10,10 +10,10 @@ use warren_proto::node::{NodeApi, Observation};
 /// Bound of every wait.
 const WAIT: Duration = Duration::from_secs(30);
 /// Name of the one image.
-pub const IMAGE: &str = "tiny:1";
+pub(crate) const IMAGE: &str = "tiny:1";
 
 /// Opens a node on `dir`; what an earlier one left there is adopted.
-pub async fn open(dir: &Path) -> SharedNode {
+pub(crate) async fn open(dir: &Path) -> SharedNode {
     let config = NodeConfig {
         data_dir: dir.to_owned(),
         gateway_url: None,
@@ -26,7 +26,7 @@ pub async fn open(dir: &Path) -> SharedNode {
 }
 
 /// A node with the image [`IMAGE`].
-pub async fn with_image(dir: &Path) -> SharedNode {
+pub(crate) async fn with_image(dir: &Path) -> SharedNode {
     let node = open(dir).await;
     let tar_path = dir.join("tiny.tar");
     let mut archive = tar::Builder::new(std::fs::File::create(&tar_path).unwrap());
@@ -39,11 +39,11 @@ pub async fn with_image(dir: &Path) -> SharedNode {
     node
 }
 
-pub fn id(bits: u128) -> SandboxId {
+pub(crate) fn id(bits: u128) -> SandboxId {
     SandboxId::from_bits(bits)
 }
 
-pub fn spec() -> SandboxSpec {
+pub(crate) fn spec() -> SandboxSpec {
     SandboxSpec {
         name: "t".into(),
         image: IMAGE.into(),
@@ -60,7 +60,7 @@ pub fn spec() -> SandboxSpec {
 }
 
 /// Waits until a sandbox is as wanted.
-pub async fn until(node: &SharedNode, id: &SandboxId, wanted: impl Fn(&Observation) -> bool) -> Observation {
+pub(crate) async fn until(node: &SharedNode, id: &SandboxId, wanted: impl Fn(&Observation) -> bool) -> Observation {
     let wait = async {
         loop {
             if let Some(seen) = node.list().await.into_iter().find(|o| o.id == *id).filter(&wanted) {
@@ -73,7 +73,7 @@ pub async fn until(node: &SharedNode, id: &SandboxId, wanted: impl Fn(&Observati
 }
 
 /// A running sandbox.
-pub async fn running(node: &SharedNode, bits: u128) -> SandboxId {
+pub(crate) async fn running(node: &SharedNode, bits: u128) -> SandboxId {
     let id = id(bits);
     node.create(id.clone(), spec()).await.unwrap();
     until(node, &id, |o| o.status == Status::Running).await;
@@ -81,7 +81,7 @@ pub async fn running(node: &SharedNode, bits: u128) -> SandboxId {
 }
 
 /// Pids of the shims of this folder.
-pub fn shims(dir: &Path) -> Vec<i32> {
+pub(crate) fn shims(dir: &Path) -> Vec<i32> {
     let dir = dir.to_string_lossy().into_owned();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes
@@ -95,13 +95,13 @@ pub fn shims(dir: &Path) -> Vec<i32> {
 }
 
 /// Nothing of any sandbox is left.
-pub fn assert_clean(dir: &Path) {
+pub(crate) fn assert_clean(dir: &Path) {
     assert_eq!(std::fs::read_dir(dir.join("sandboxes")).unwrap().count(), 0, "folders are left");
     assert_eq!(shims(dir), Vec::<i32>::new(), "shims are left");
 }
 
 /// Kills a process for good.
-pub fn kill(pid: i32) {
+pub(crate) fn kill(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }

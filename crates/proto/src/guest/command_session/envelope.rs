@@ -117,7 +117,11 @@ mod tests {
         let mut decoder = EnvelopeDecoder::new(len_max);
         let mut out = Vec::new();
         for (index, chunk) in chunks.iter().enumerate() {
-            if index % 2 == 0 { decoder.push(chunk) } else { decoder.push_bytes(Bytes::copy_from_slice(chunk)) }
+            if index % 2 == 0 {
+                decoder.push(chunk)
+            } else {
+                decoder.push_bytes(Bytes::copy_from_slice(chunk))
+            }
             while let Some(frame) = decoder.next()? {
                 out.push(frame);
             }
