@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::net::UdpSocket;
 use warren_model::egress::EgressPolicy;
 use warren_net::{GATEWAY, NetConfig};
 
@@ -55,9 +55,8 @@ fn addresses(answer: &Message) -> Vec<Ipv4Addr> {
 /// A resolver that says of every name that it has `address`, of `big.test` in a text too long for UDP, and of `fail.test` that it failed.
 async fn resolver(address: Ipv4Addr) -> (SocketAddr, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
-    let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let (udp, tcp) = servers::udp_and_tcp().await;
     let at = udp.local_addr().unwrap();
-    let tcp = TcpListener::bind(at).await.unwrap();
     let counter = Arc::clone(&asked);
     tokio::spawn(async move {
         let mut buffer = [0; 4096];
@@ -110,7 +109,7 @@ async fn an_upstream_is_asked_and_another_where_it_fails() {
     let (good, _) = resolver(PUBLIC).await;
     let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let nobody = servers::nobody().await;
-    let config = with_upstreams(vec![nobody, silent.local_addr().unwrap(), good]);
+    let config = with_upstreams(vec![nobody.address, silent.local_addr().unwrap(), good]);
     let (_net, mut guest) = start(config, EgressPolicy::open());
     assert_eq!(look_up(&mut guest, "a.test").await, [PUBLIC]);
 }

@@ -20,7 +20,8 @@ async fn bytes_go_both_ways_and_the_flow_ends() {
 
 #[tokio::test]
 async fn nobody_listening_is_a_reset() {
-    let config = services(vec![service("none.test", 7, servers::nobody().await)]);
+    let nobody = servers::nobody().await;
+    let config = services(vec![service("none.test", 7, nobody.address)]);
     let (net, mut guest) = start(config, EgressPolicy::open());
     let flow = guest.connect((SERVICE, 7));
     assert!(!guest.connected(flow).await);

@@ -21,7 +21,8 @@ async fn datagrams_go_both_ways() {
 
 #[tokio::test]
 async fn refusals_are_told() {
-    let config = services(vec![service("none.test", 7, servers::nobody().await)]);
+    let nobody = servers::nobody().await;
+    let config = services(vec![service("none.test", 7, nobody.address)]);
     let (net, mut guest) = start(config, deny(&["1.2.3.4"]));
     let (socket, _) = guest.udp();
     guest.send_to(socket, (SERVICE, 7), b"?");
