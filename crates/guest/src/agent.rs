@@ -16,6 +16,8 @@ use tokio::sync::Semaphore;
 
 /// Bytes that wait to be sent, all streams together.
 const OUTGOING_LEN_MAX: usize = 1 << 20;
+/// Uploads at once with a block of memory.
+const UPLOAD_BLOCKS_MAX: usize = 4;
 /// Streams of input at once.
 const INPUT_STREAMS_MAX: usize = 8;
 /// How long emptied cgroups may wait for their removal.
@@ -35,6 +37,8 @@ pub struct Agent {
     pub outgoing: Rc<Budget>,
     /// Bounds the streams of input: each holds a window while its command does not read.
     pub input_streams: Semaphore,
+    /// Uploads that may have a block of memory; the others are written more slowly.
+    pub upload_blocks: Semaphore,
     /// For reads from commands.
     pub scratch: RefCell<Box<[u8]>>,
     /// What commands start from; `None` until the guest is initialised.
@@ -57,6 +61,7 @@ impl Agent {
             sessions: Sessions::default(),
             outgoing: Budget::new(OUTGOING_LEN_MAX),
             input_streams: Semaphore::new(INPUT_STREAMS_MAX),
+            upload_blocks: Semaphore::new(UPLOAD_BLOCKS_MAX),
             scratch: RefCell::new(vec![0; crate::session::READ_LEN_MAX].into()),
             defaults: RefCell::default(),
             start_command: StartCommand::default(),

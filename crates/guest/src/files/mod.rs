@@ -5,6 +5,7 @@ mod as_user;
 mod download;
 mod json_text;
 mod read_file;
+mod sink;
 mod upload;
 mod window;
 mod write;

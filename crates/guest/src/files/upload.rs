@@ -1,8 +1,9 @@
+use super::sink::Sink;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,7 +19,7 @@ const NAMES_MAX: usize = 100;
 /// before. (A device or pipe is written directly.) Synchronous; to be run with the rights of the file's user.
 #[derive(Debug)]
 pub(super) struct Upload {
-    file: File,
+    sink: Sink,
     target: PathBuf,
     /// The file beside the target; `None` once it is in place, or where the target is written directly.
     beside: Option<PathBuf>,
@@ -29,8 +30,8 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// Opens it: follows links, makes missing folders, checks that an existing file may be written.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    /// Opens it: follows links, makes missing folders, checks that an existing file may be written. For `by_blocks` see [`Sink`].
+    pub(super) fn open(path: &Path, by_blocks: bool) -> io::Result<Self> {
         let target = follow_links(path)?;
         let is_folder_name = target.as_os_str().as_encoded_bytes().ends_with(b"/");
         let replaced = match std::fs::metadata(&target) {
@@ -43,14 +44,17 @@ impl Upload {
         if replaced.is_some() {
             let existing = open_existing(&target)?;
             if !replaced.as_ref().is_some_and(Metadata::is_file) {
-                let file = existing.ok_or(Errno::TXTBSY)?;
-                return Ok(Self { file, target, beside: None, replaced: None, made: Vec::new() });
+                let sink = Sink::new(existing.ok_or(Errno::TXTBSY)?, false);
+                return Ok(Self { sink, target, beside: None, replaced: None, made: Vec::new() });
             }
         }
         let folder = target.parent().unwrap_or(Path::new("/"));
         let mut made = Vec::new();
         match make_folders(folder, &mut made).and_then(|()| create_beside(folder)) {
-            Ok((file, beside)) => Ok(Self { file, target, beside: Some(beside), replaced, made }),
+            Ok((file, beside)) => {
+                let sink = Sink::new(file, by_blocks);
+                Ok(Self { sink, target, beside: Some(beside), replaced, made })
+            }
             Err(error) => {
                 remove_folders(&made);
                 Err(error)
@@ -60,24 +64,26 @@ impl Upload {
 
     /// Appends.
     pub(super) fn write(&mut self, data: &[u8]) -> io::Result<()> {
-        self.file.write_all(data)
+        self.sink.write(data)
     }
 
     /// Puts it in its place, with mode and owner of the file that was there.
     pub(super) fn commit(mut self) -> io::Result<()> {
+        self.sink.finish()?;
         let Some(beside) = &self.beside else { return Ok(()) };
+        let file = self.sink.file();
         let mode = match &self.replaced {
             Some(old) => {
                 let (uid, gid) = (old.uid(), old.gid());
-                let now = self.file.metadata()?;
+                let now = file.metadata()?;
                 if (now.uid(), now.gid()) != (uid, gid) {
-                    std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid))?;
+                    std::os::unix::fs::fchown(file, Some(uid), Some(gid))?;
                 }
                 old.mode() & 0o7777
             }
             None => MODE_NEW,
         };
-        self.file.set_permissions(Permissions::from_mode(mode))?;
+        file.set_permissions(Permissions::from_mode(mode))?;
         std::fs::rename(beside, &self.target)?;
         self.beside = None;
         self.made.clear();
@@ -158,7 +164,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     fn put(path: &Path, data: &[u8]) -> io::Result<()> {
-        let mut upload = Upload::open(path)?;
+        let mut upload = Upload::open(path, false)?;
         upload.write(data)?;
         upload.commit()
     }
@@ -208,7 +214,7 @@ mod tests {
     #[test]
     fn a_dropped_upload_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let mut upload = Upload::open(&dir.path().join("a/b")).unwrap();
+        let mut upload = Upload::open(&dir.path().join("a/b"), true).unwrap();
         upload.write(b"half").unwrap();
         drop(upload);
         assert!(names(dir.path()).is_empty());

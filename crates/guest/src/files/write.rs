@@ -26,9 +26,10 @@ async fn store(agent: &Rc<Agent>, query: Query<'_>, body: &mut Incoming) -> Resu
     let path = path_of(query)?;
     let user = FileUser::default_of(agent)?;
     let of_file = |error: io::Error| Refusal::of_file(&path.to_string_lossy(), &error);
+    let block = agent.upload_blocks.try_acquire();
     let mut upload = {
-        let path = path.clone();
-        run_as(&user, move || Upload::open(&path)).await.map_err(of_file)?
+        let (path, by_blocks) = (path.clone(), block.is_ok());
+        run_as(&user, move || Upload::open(&path, by_blocks)).await.map_err(of_file)?
     };
     let mut size = 0;
     while let Some(block) = next_block(body).await? {

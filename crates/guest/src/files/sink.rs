@@ -1,0 +1,147 @@
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+use std::fs::File;
+use std::io;
+
+/// Bytes written at once past the page cache. A multiple of [`ALIGN`].
+const BLOCK_LEN: usize = 512 << 10;
+/// What addresses, lengths and offsets of such writes are multiples of, bytes.
+const ALIGN: usize = 4096;
+
+/// Where the bytes of an upload go.
+///
+/// The page cache costs the kernel some hundred instructions a page, once when it is filled and once when it is written out; under
+/// emulation that is eight times the work of handing the disk the same bytes. So with a block of memory to collect them in, whole
+/// blocks go straight to the disk. A file that is shorter than a block, and the end of one that is not, take the usual way.
+#[derive(Debug)]
+pub(super) struct Sink {
+    file: File,
+    block: Option<Block>,
+    is_direct: bool,
+}
+
+/// Memory for one block, at an aligned address.
+#[derive(Debug)]
+struct Block {
+    memory: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Sink {
+    /// Appends to `file`, which is empty; by blocks if `by_blocks`, which takes half a MiB of memory.
+    pub(super) fn new(file: File, by_blocks: bool) -> Self {
+        Self { file, block: by_blocks.then(Block::new), is_direct: false }
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Appends.
+    pub(super) fn write(&mut self, mut data: &[u8]) -> io::Result<()> {
+        let Some(mut block) = self.block.take() else { return self.write_out(data) };
+        while !data.is_empty() {
+            data = &data[block.fill(data)..];
+            if block.len == BLOCK_LEN {
+                self.is_direct = self.is_direct || self.set_direct(true).is_ok();
+                self.write_out(block.filled())?;
+                block.len = 0;
+            }
+        }
+        self.block = Some(block);
+        Ok(())
+    }
+
+    /// Writes what is still collected.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        let Some(block) = self.block.take() else { return Ok(()) };
+        self.leave_direct()?;
+        self.write_out(block.filled())
+    }
+
+    fn write_out(&mut self, mut data: &[u8]) -> io::Result<()> {
+        while !data.is_empty() {
+            match rustix::io::write(&self.file, data) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(len) => {
+                    data = &data[len..];
+                    if !data.is_empty() {
+                        // What is left is not aligned any more.
+                        self.leave_direct()?;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::INVAL) if self.is_direct => self.leave_direct()?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn leave_direct(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_direct) {
+            self.set_direct(false)?;
+        }
+        Ok(())
+    }
+
+    /// Fails on file systems that know no such writes.
+    fn set_direct(&self, direct: bool) -> io::Result<()> {
+        let mut flags = fcntl_getfl(&self.file)?;
+        flags.set(OFlags::DIRECT, direct);
+        Ok(fcntl_setfl(&self.file, flags)?)
+    }
+}
+
+impl Block {
+    fn new() -> Self {
+        let memory = vec![0; BLOCK_LEN + ALIGN];
+        // Always found within ALIGN bytes of plain memory.
+        let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
+        Self { memory, start, len: 0 }
+    }
+
+    /// Takes as much as fits and answers how much that was.
+    fn fill(&mut self, data: &[u8]) -> usize {
+        let free = &mut self.memory[self.start + self.len..self.start + BLOCK_LEN];
+        let len = free.len().min(data.len());
+        free[..len].copy_from_slice(&data[..len]);
+        self.len += len;
+        len
+    }
+
+    fn filled(&self) -> &[u8] {
+        &self.memory[self.start..self.start + self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_sequence_of_parts_is_written_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        for (parts, len) in [(1, 0), (3, 1), (1, BLOCK_LEN), (7, 300_001), (5, BLOCK_LEN + 1), (40, 65_536)] {
+            for by_blocks in [false, true] {
+                let path = dir.path().join("file");
+                let mut sink = Sink::new(File::create(&path).unwrap(), by_blocks);
+                let data: Vec<u8> = (0..parts * len).map(|n| (n / 3) as u8).collect();
+                data.chunks(len.max(1)).for_each(|part| sink.write(part).unwrap());
+                sink.finish().unwrap();
+                assert!(std::fs::read(&path).unwrap() == data, "{parts} × {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_told() {
+        let full = || File::options().write(true).open("/dev/full").unwrap();
+        assert_eq!(Sink::new(full(), false).write(b"x").unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        let mut sink = Sink::new(full(), true);
+        sink.write(b"x").unwrap();
+        assert_eq!(sink.finish().unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+    }
+}
