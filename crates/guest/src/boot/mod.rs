@@ -5,23 +5,20 @@ mod disks;
 mod kernel_modules;
 mod mounts;
 mod port;
+mod settings;
 
 pub use disks::{RootDisk, Superblock, superblock};
 pub use mounts::Staged;
+pub(crate) use settings::INTERFACE;
 
 use crate::agent::Agent;
 use crate::channel::{Port, agree};
 use crate::init::Guest;
 use crate::report;
 use crate::serve::serve;
-use crate::sys::InterfaceSocket;
 use std::io;
 use std::path::Path;
 
-/// Descriptors that the agent and, by inheritance, commands may open: as many as a container gets.
-const DESCRIPTORS_MAX: u64 = 1 << 20;
-/// The guest's one network interface besides the loopback.
-pub(crate) const INTERFACE: &str = "eth0";
 /// Cgroup that holds the commands' cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup/warren";
 
@@ -46,8 +43,7 @@ pub fn run() -> Result<std::convert::Infallible, BootError> {
     let tools = step("find the tools disk", disks::find_tools(&disks))?;
     step("mount the tools disk", mounts::mount_tools(tools.as_deref()))?;
     let root_disk = step("find the root disk", disks::find_root(disks, tools.as_deref()))?;
-    step("raise limits", raise_limits())?;
-    bring_links_up();
+    settings::apply();
     let staged = step("stage mounts", Staged::open())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = step("start the runtime", runtime)?;
@@ -67,18 +63,4 @@ pub fn run() -> Result<std::convert::Infallible, BootError> {
             }
         }
     })
-}
-
-/// Opens loopback and interface; the address comes with the sandbox. A machine may have no interface.
-fn bring_links_up() {
-    let result = InterfaceSocket::open().and_then(|socket| socket.up("lo").and_then(|()| socket.up(INTERFACE)));
-    if let Err(error) = result {
-        report!("network: {error}");
-    }
-}
-
-fn raise_limits() -> io::Result<()> {
-    use rustix::process::{Resource, Rlimit, setrlimit};
-    let limit = Rlimit { current: Some(DESCRIPTORS_MAX), maximum: Some(DESCRIPTORS_MAX) };
-    Ok(setrlimit(Resource::Nofile, limit)?)
 }

@@ -116,8 +116,7 @@ pub fn launch(
     let cwd = command.cwd.unwrap_or(if defaults.workdir.is_empty() { "/" } else { &defaults.workdir });
     let c_cwd = CString::new(cwd).map_err(|_| StartError::Nul("working directory".into()))?;
     let (ours, theirs) = wire(command.wiring)?;
-    let cgroup = cgroups.take();
-    let result = spawn(&Launch {
+    let plan = Launch {
         programs: &programs,
         argv: &argv,
         envp: &envp,
@@ -128,17 +127,26 @@ pub fn launch(
         uid: account.uid,
         gid: account.gid,
         groups: &account.groups,
-        cgroup: cgroup.as_ref().map(CommandCgroup::folder),
-    });
-    match result {
-        Ok(pid) => Ok(Launched { pid, streams: ours, cgroup, exit: reaper.expect(pid) }),
-        Err(failure) => {
-            if let Some(cgroup) = cgroup {
+        cgroup: None,
+    };
+    let (pid, cgroup) = spawn_in_cgroup(plan, cgroups).map_err(|failure| start_error(failure, command.program, cwd))?;
+    Ok(Launched { pid, streams: ours, cgroup, exit: reaper.expect(pid) })
+}
+
+/// Starts the process in a cgroup, which is answered too; without one where the guest's root has made that unusable.
+fn spawn_in_cgroup(plan: Launch<'_>, cgroups: &Cgroups) -> Result<(u32, Option<CommandCgroup>), SpawnFailure> {
+    if let Some(cgroup) = cgroups.take() {
+        match spawn(&Launch { cgroup: Some(cgroup.folder()), ..plan }) {
+            Ok(pid) => return Ok((pid, Some(cgroup))),
+            Err(failure) => {
                 cgroups.release(cgroup);
+                if failure.step != SpawnStep::Clone {
+                    return Err(failure);
+                }
             }
-            Err(start_error(failure, command.program, cwd))
         }
     }
+    spawn(&plan).map(|pid| (pid, None))
 }
 
 /// Finds a user in the guest's account files.

@@ -7,6 +7,7 @@ use crate::session::{self, Session, Uuid};
 use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,9 +23,9 @@ type Found = Result<(Rc<Session>, Option<Instant>), ConnectError>;
 /// Size of a terminal whose client names none.
 const TERMINAL_SIZE_DEFAULT: PtySize = PtySize { cols: 80, rows: 24 };
 /// Longest text kept of each argument of a running command, for lists, bytes.
-const INFO_TEXT_LEN_MAX: usize = 1024;
+const INFO_TEXT_LEN_MAX: usize = 512;
 /// Arguments and variables kept of a running command, for lists.
-const INFO_ITEMS_MAX: usize = 32;
+const INFO_ITEMS_MAX: usize = 16;
 /// How long a stream may outlive the moment at which its command was due to be killed: a reader so slow that the last output
 /// has not gone by then does not get it.
 const AFTER_KILL: Duration = Duration::from_millis(150);
@@ -81,8 +82,14 @@ fn launch_session(
     let info =
         CommandSessionInfo { pid: launched.pid, session_uuid: request.session_uuid, command: Some(shorten(spec)) };
     let kill_at = deadline.filter(|_| uuid.is_none());
-    session::start(agent, launched, info, uuid, fingerprint, kill_at)
-        .map_err(|error| ConnectError::new(Code::ResourceExhausted, format!("cannot watch the command: {error}")))
+    let pid = launched.pid;
+    session::start(agent, launched, info, uuid, fingerprint, kill_at).map_err(|error| {
+        if let Some(group) = Pid::from_raw(pid as i32) {
+            // It has just been started, so the number is its own; one that has ended already is fine.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        ConnectError::new(Code::ResourceExhausted, format!("cannot watch the command: {error}"))
+    })
 }
 
 /// Finds the session to attach to.
@@ -144,15 +151,19 @@ fn fingerprint(request: &StartRequest) -> u64 {
 
 /// Keeps the start of long texts, so that lists stay small.
 fn shorten(mut spec: CommandSpec) -> CommandSpec {
-    let cut = |text: &mut String| {
+    fn cut(text: &mut String) -> &mut String {
         let end = (0..=INFO_TEXT_LEN_MAX.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
         text.truncate(end.unwrap_or(0));
         text.shrink_to_fit();
-    };
+        text
+    }
     cut(&mut spec.cmd);
     spec.args.truncate(INFO_ITEMS_MAX);
-    spec.args.iter_mut().for_each(cut);
+    for arg in &mut spec.args {
+        cut(arg);
+    }
     // Values may be secrets: they are not for lists.
-    spec.envs = spec.envs.into_keys().take(INFO_ITEMS_MAX).map(|name| (name, String::new())).collect();
+    let names = spec.envs.into_keys().take(INFO_ITEMS_MAX);
+    spec.envs = names.map(|mut name| (std::mem::take(cut(&mut name)), String::new())).collect();
     spec
 }

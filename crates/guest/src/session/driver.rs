@@ -8,7 +8,7 @@ use crate::agent::Agent;
 use crate::command::{Launched, Streams};
 use crate::process::Exit;
 use crate::sys::watch;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -67,6 +67,7 @@ pub fn start(
         terminal,
         signals: RefCell::new(Repeats::new()),
         newcomers: RefCell::new(Newcomers::default()),
+        watching: Cell::new(0),
         cgroup: RefCell::new(cgroup),
         ended: OnceCell::new(),
     });
@@ -132,6 +133,7 @@ impl Driver {
         // Nobody else sets it.
         let _ = self.session.ended.set(ending);
         self.agent.sessions.ended(&self.session, now);
+        self.session.signals.borrow_mut().keep(0);
         if let Some(input) = &self.session.input {
             input.close();
         }
@@ -148,6 +150,7 @@ impl Driver {
         self.session.newcomers.borrow_mut().driver = Some(cx.waker().clone());
         self.admit_newcomers();
         self.watchers.retain_mut(|watcher| watcher.poll_gone(cx).is_pending());
+        self.session.watching.set(self.watchers.len());
         let leader_ended = self.poll_exit(cx);
         self.keep_time(Instant::now());
         if let Phase::Killed { until } = self.phase

@@ -11,6 +11,9 @@ use tokio::time::Instant;
 /// Writes that wait for one command to read, at most.
 const PENDING_MAX: usize = 16;
 
+/// Writes remembered of a command that has ended: its clients wait for each before they send the next.
+const KNOWN_AFTER_END: usize = 32;
+
 /// Input was not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
@@ -94,9 +97,10 @@ impl InputQueue {
         Ok(write)
     }
 
-    /// Closes it: the command reads end of file, writes that wait fail.
+    /// Ends with the command: writes that wait fail. What was written last is still known, should it be repeated.
     pub(super) fn close(&self) {
         self.inner.close();
+        self.inner.repeats.borrow_mut().keep(KNOWN_AFTER_END);
     }
 }
 

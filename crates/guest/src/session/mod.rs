@@ -23,7 +23,7 @@ use crate::process::CommandCgroup;
 use event::Ending;
 use repeats::Repeats;
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::Waker;
@@ -67,6 +67,8 @@ pub struct Session {
     terminal: Option<Rc<AsyncFd<OwnedFd>>>,
     signals: RefCell<Repeats<()>>,
     newcomers: RefCell<Newcomers>,
+    /// Streams that the driver has.
+    watching: Cell<usize>,
     cgroup: RefCell<Option<CommandCgroup>>,
     ended: OnceCell<Ending>,
 }
@@ -86,7 +88,7 @@ impl Session {
             return Ok(());
         }
         let mut newcomers = self.newcomers.borrow_mut();
-        if newcomers.waiting.len() >= WATCHERS_MAX {
+        if newcomers.waiting.len() + self.watching.get() >= WATCHERS_MAX {
             return Err(watcher);
         }
         newcomers.waiting.push(watcher);

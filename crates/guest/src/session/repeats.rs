@@ -35,14 +35,28 @@ impl<T: Clone> Repeats<T> {
         known
     }
 
+    /// Forgets all but the newest `count`.
+    pub(super) fn keep(&mut self, count: usize) {
+        while self.order.len() > count {
+            self.forget_oldest();
+        }
+        self.known.shrink_to_fit();
+        self.order.shrink_to_fit();
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((_, uuid)) = self.order.pop_front() {
+            self.known.remove(&uuid);
+        }
+    }
+
     fn forget_old(&mut self, now: Instant) {
         let kept = Duration::from_secs(REPEAT_KNOWN_SECS);
-        while let Some(&(at, uuid)) = self.order.front() {
+        while let Some(&(at, _)) = self.order.front() {
             if self.order.len() < REMEMBERED_MAX && now.duration_since(at) < kept {
                 return;
             }
-            self.order.pop_front();
-            self.known.remove(&uuid);
+            self.forget_oldest();
         }
     }
 }
@@ -69,5 +83,7 @@ mod tests {
             assert_eq!(repeats.add(Uuid(n), (), start), None);
         }
         assert!(repeats.known.len() <= REMEMBERED_MAX && repeats.order.len() == repeats.known.len());
+        repeats.keep(2);
+        assert_eq!((repeats.find(Uuid(19_997)), repeats.find(Uuid(19_998)), repeats.known.len()), (None, Some(()), 2));
     }
 }

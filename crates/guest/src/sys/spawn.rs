@@ -20,6 +20,7 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const STACK_LEN: usize = 32 << 10;
 
 /// A process to start.
+#[derive(Clone, Copy)]
 pub struct Launch<'a> {
     /// Programs to try in order; the next one is tried where the one before does not exist.
     pub programs: &'a [CString],
