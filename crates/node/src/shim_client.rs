@@ -96,7 +96,9 @@ impl ShimClient {
         let (sender, connection) = shaken.map_err(|e| ShimClientError::Gone(e.to_string()))?;
         let (tell, gone) = watch::channel(false);
         tokio::spawn(async move {
-            let _ = connection.await;
+            if let Err(error) = connection.await {
+                tracing::warn!(error = %full(&error), "the connection to a shim broke");
+            }
             tell.send_replace(true);
         });
         Ok(ShimClient { sender, gone })
@@ -160,6 +162,17 @@ impl ShimClient {
         let slow = |_| ShimClientError::Slow { path: path.to_owned(), wait };
         tokio::time::timeout(wait, exchange).await.map_err(slow)?
     }
+}
+
+/// An error with its causes, for a log.
+fn full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
 }
 
 /// A process as it can be written down: a pid alone may be another process's after a while.

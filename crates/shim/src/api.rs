@@ -123,7 +123,12 @@ async fn serve(stream: UnixStream, handler: Handler, mut stopped: watch::Receive
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
-        _ = connection.as_mut() => return,
+        ended = connection.as_mut() => {
+            if let Err(error) = ended {
+                tracing::warn!(%error, cause = ?std::error::Error::source(&error), "a connection of the node broke");
+            }
+            return;
+        }
         _ = stopped.changed() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;

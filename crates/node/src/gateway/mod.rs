@@ -17,7 +17,9 @@ use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::routing::{get, post};
-use http_body_util::BodyExt;
+use futures_util::TryStreamExt;
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
 use refusal::Refusal;
 use warren_model::{SandboxId, Status};
 
@@ -89,7 +91,7 @@ impl Target {
         headers: HeaderMap,
         body: Body,
     ) -> Result<axum::http::Response<hyper::body::Incoming>, Refusal> {
-        let body: ProxyBody = body.map_err(Into::into).boxed_unsync();
+        let body = without_empty_pieces(body);
         let mut request = axum::http::Request::new(body);
         *request.method_mut() = method;
         let uri = format!("http://shim{}{path}", warren_proto::shim::paths::GUEST);
@@ -102,6 +104,13 @@ impl Target {
     }
 }
 
+/// A client's body on the connection that all clients of a sandbox share. HTTP/2 ends a connection that carries more than a hundred
+/// empty frames, however many clients sent them and however long ago, so none goes on.
+fn without_empty_pieces(body: Body) -> ProxyBody {
+    let pieces = body.into_data_stream().try_filter(|piece| std::future::ready(!piece.is_empty()));
+    StreamBody::new(pieces.map_ok(Frame::data).map_err(Into::into)).boxed_unsync()
+}
+
 /// What a handler of the data plane takes.
 pub(super) type Call = (State<SharedNode>, Path<Segments>, Request);
 
@@ -111,4 +120,20 @@ pub(super) struct Segments {
     pub(super) job: String,
     #[serde(default)]
     pub(super) method: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn empty_pieces_stay_behind() {
+        let pieces = ["a", "", "", "bc", ""].map(|piece| Ok::<_, std::io::Error>(bytes::Bytes::from(piece)));
+        let mut body = without_empty_pieces(Body::from_stream(futures_util::stream::iter(pieces)));
+        let mut seen = Vec::new();
+        while let Some(frame) = body.frame().await {
+            seen.push(frame.unwrap().into_data().unwrap());
+        }
+        assert_eq!(seen, ["a", "bc"]);
+    }
 }
