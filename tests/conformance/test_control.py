@@ -192,12 +192,18 @@ def test_line_23_the_first_use_of_an_image_is_pending_with_a_build_id(server: Se
     """An image of 100,000 files, so that the conversion can be watched; six sandboxes wait for one pull of it."""
     reference = registry.reference("many")
     layer = registry.images.get("many").layers[-1].digest
-    with server.http() as http:
-        made = [http.post("/api/v1/sandbox", json=body(reference)).raise_for_status().json() for _ in range(6)]
-        ids = [s["id"] for s in made]
-        builds = {http.get(f"/api/v1/sandbox/{i}").json()["pendingImageBuildId"] for i in ids}
-        batch = http.post("/api/v1/sandbox/status:batchGet", json={"sandbox_ids": ids}).json()["statuses"]
-        assert {s["status"] for s in batch} == {"PENDING"} and {s["pending_image_build_id"] for s in batch} == builds and len(builds) == 1 and None not in builds
+    label = f"line-23-{uuid.uuid4().hex}"
+    with server.http() as http, ThreadPoolExecutor(6) as pool:
+        creates = [pool.submit(http.post, "/api/v1/sandbox", json={**body(reference), "labels": [label]}) for _ in range(6)]
+        got, batched = set(), set()
+        while not all(create.done() for create in creates):
+            rows = http.get("/api/v1/sandbox", params={"labels": label}).raise_for_status().json()["sandboxes"]
+            got |= {s["pendingImageBuildId"] for s in rows if s["status"] == "PENDING" and s["pendingImageBuildId"]}
+            if rows:
+                batch = http.post("/api/v1/sandbox/status:batchGet", json={"sandbox_ids": [s["id"] for s in rows]}).json()["statuses"]
+                batched |= {s["pending_image_build_id"] for s in batch if s["status"] == "PENDING" and s.get("pending_image_build_id")}
+        ids = [create.result().raise_for_status().json()["id"] for create in creates]
+        assert got == batched and len(got) == 1, (got, batched)
         try:
             for i in ids:
                 client.wait_for_creation(i)

@@ -10,16 +10,21 @@ use axum::extract::{FromRequest, Multipart, Path, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
-use futures_util::stream as streams;
+use futures_util::{TryStreamExt, stream as streams};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde_json::json;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use warren_proto::guest::{FileWritten, GuestError, limits, paths};
 use warren_proto::http::Timestamp;
 
 /// Pieces of an upload between the client's and the guest's connection.
 const PIECES_QUEUED_MAX: usize = 8;
+/// Bytes of a refused upload that are read before it is answered all the same.
+const DRAINED_LEN_MAX: u64 = 64 << 20;
+/// Longest time for that.
+const DRAIN_WAIT: Duration = Duration::from_secs(10);
 /// Largest answer of the agent that is not a file, bytes: a window of a file, escaped.
 const ANSWER_LEN_MAX: usize = 7 * limits::READ_FILE_LEN_MAX as usize;
 
@@ -29,9 +34,15 @@ pub(super) async fn upload((State(node), Path(segments), request): Call) -> Resp
 }
 
 async fn upload_to(node: SharedNode, segments: Segments, request: Request) -> Result<Response, Refusal> {
-    let target = node.target(&segments.job, request.headers())?;
+    let accepted = node.target(&segments.job, request.headers()).and_then(|target| Ok((target, path_query(&request)?)));
+    let (target, query) = match accepted {
+        Ok(accepted) => accepted,
+        Err(refusal) => {
+            drain(request.into_body()).await;
+            return Err(refusal);
+        }
+    };
     let operation = target.handle.activity.begin();
-    let query = path_query(&request)?;
     let bad = |e: &dyn std::fmt::Display| Refusal::BadRequest(format!("the upload's body: {e}"));
     let mut form = Multipart::from_request(request, &()).await.map_err(|e| bad(&e))?;
     let Some(mut part) = form.next_field().await.map_err(|e| bad(&e))? else {
@@ -70,6 +81,21 @@ async fn upload_to(node: SharedNode, segments: Segments, request: Request) -> Re
         ),
         Err(refused) => refused,
     })
+}
+
+/// Reads what is left of a refused upload, within bounds: a client that is still sending would see a reset instead of the answer.
+async fn drain(body: Body) {
+    let mut pieces = body.into_data_stream();
+    let mut left = DRAINED_LEN_MAX;
+    let read = async {
+        while let Ok(Some(piece)) = pieces.try_next().await {
+            left = left.saturating_sub(piece.len() as u64);
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_WAIT, read).await;
 }
 
 /// A piece of an upload. The end is said, so that a sender that was dropped is no end.
