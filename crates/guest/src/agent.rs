@@ -41,7 +41,7 @@ pub struct Agent {
     pub upload_blocks: Semaphore,
     /// For reads from commands.
     pub scratch: RefCell<Box<[u8]>>,
-    /// What commands start from; `None` until the guest is initialised.
+    /// What commands start from; to be asked for through [`crate::init::defaults`].
     pub defaults: RefCell<Option<Rc<Defaults>>>,
     /// The sandbox's start command.
     pub start_command: StartCommand,

@@ -3,6 +3,7 @@ use super::{find, of_input_error, of_start_error, parse_uuid};
 use crate::agent::Agent;
 use crate::command::{Command, Defaults, Wiring, launch};
 use crate::http::Incoming;
+use crate::init;
 use crate::session::{self, Session, Uuid};
 use bytes::Bytes;
 use http::HeaderMap;
@@ -45,8 +46,8 @@ pub(super) async fn start(agent: &Rc<Agent>, headers: &HeaderMap, body: Incoming
     if agent.sessions.is_full() {
         return Err(ConnectError::new(Code::ResourceExhausted, "too many commands run"));
     }
-    let defaults = agent.defaults.borrow().clone();
-    let defaults = defaults.ok_or_else(|| ConnectError::new(Code::Unavailable, "the guest is not initialised yet"))?;
+    let defaults = init::defaults(agent)
+        .ok_or_else(|| ConnectError::new(Code::Unavailable, "the guest is not initialised yet"))?;
     let session = launch_session(agent, &defaults, request, uuid, fingerprint, deadline)?;
     agent.cgroups.prepare();
     // A session with a UUID can be attached to: only this stream ends at the deadline, not the command.

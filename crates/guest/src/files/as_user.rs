@@ -1,9 +1,9 @@
 use crate::agent::Agent;
 use crate::command::resolve_user;
 use crate::http::Refusal;
+use crate::init;
 use crate::sys::assume_file_identity;
 use std::io;
-use std::rc::Rc;
 
 /// Whose rights apply to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub struct FileUser {
 
 impl FileUser {
     /// The user of commands that name none.
-    pub fn default_of(agent: &Rc<Agent>) -> Result<Self, Refusal> {
-        let defaults = agent.defaults.borrow().clone();
-        let account = match defaults.as_ref().and_then(|defaults| defaults.user.as_deref()) {
+    pub fn default_of(agent: &Agent) -> Result<Self, Refusal> {
+        let defaults = init::defaults(agent).ok_or_else(Refusal::not_ready)?;
+        let account = match defaults.user.as_deref() {
             None => return Ok(Self { uid: 0, gid: 0, groups: Vec::new() }),
             Some(user) => resolve_user(user).map_err(|error| Refusal::bad_request(error.to_string()))?,
         };

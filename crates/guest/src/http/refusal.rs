@@ -22,6 +22,12 @@ impl Refusal {
         Self { status: StatusCode::BAD_REQUEST, code: "bad_request", message: message.into() }
     }
 
+    /// 503: the guest has no files yet.
+    pub fn not_ready() -> Self {
+        let message = "the guest is not initialised yet".to_owned();
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "unavailable", message }
+    }
+
     /// 500: a fault of the guest or the agent, in the step named.
     pub fn internal(step: &str, error: impl std::fmt::Display) -> Self {
         Self { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", message: format!("{step}: {error}") }

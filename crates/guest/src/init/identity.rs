@@ -7,10 +7,9 @@ use std::path::Path;
 const HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::\tip6-localnet\n\
                      ff00::\tip6-mcastprefix\nff02::1\tip6-allnodes\nff02::2\tip6-allrouters\n";
 
-/// Gives the guest its names: host name, machine id, hosts, name server. In a guest that had another name before, only that name
+/// Writes the files that tell the guest its names: host name, machine id, hosts, name server. In a guest that had another name before, only that name
 /// is replaced in its hosts.
 pub(super) fn write(asked: &Asked, old_hostname: Option<&str>) -> io::Result<()> {
-    rustix::system::sethostname(asked.hostname.as_bytes())?;
     if !Path::new("/etc").exists() {
         fs::create_dir("/etc")?;
     }

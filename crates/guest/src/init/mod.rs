@@ -4,6 +4,7 @@
 //! the random numbers; one for another sandbox (a fork of this one) gives the running guest its new identity.
 
 mod asked;
+mod finish;
 mod identity;
 mod network;
 mod root;
@@ -11,20 +12,20 @@ mod stand_ins;
 
 use crate::agent::Agent;
 use crate::boot::{RootDisk, Staged};
-use crate::command::Defaults;
 use crate::http::Refusal;
 use crate::{report, start_command, sys};
 use asked::Asked;
+use finish::Unfinished;
 use rustix::fs::{Mode, OFlags};
 use rustix::time::{ClockId, Timespec, clock_settime};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 use warren_proto::guest::{Init, InitDone};
+
+pub use finish::defaults;
 
 /// How far the guest is.
 pub struct Guest {
@@ -32,6 +33,8 @@ pub struct Guest {
     waiting: Option<(RootDisk, Staged)>,
     /// The identity it has, and what was answered for it.
     done: Option<Done>,
+    /// What is left to be done for it.
+    unfinished: Option<Unfinished>,
 }
 
 struct Done {
@@ -43,12 +46,12 @@ struct Done {
 impl Guest {
     /// A guest that has no root yet.
     pub fn waiting(root_disk: RootDisk, staged: Staged) -> Self {
-        Self { waiting: Some((root_disk, staged)), done: None }
+        Self { waiting: Some((root_disk, staged)), done: None, unfinished: None }
     }
 
     /// An ordinary process on a machine that is set up already: `init` is refused. For tests.
     pub fn none() -> Self {
-        Self { waiting: None, done: None }
+        Self { waiting: None, done: None, unfinished: None }
     }
 }
 
@@ -78,7 +81,7 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
     if let Some(done) = guest.done.as_ref().filter(|done| done.sandbox_id == asked.sandbox_id) {
         return Ok(done.answer.clone());
     }
-    let first = guest.waiting.is_some();
+    let is_new_root = guest.waiting.is_some();
     if let Some((disk, staged)) = guest.waiting.take() {
         root::enter(&mut steps, &disk, staged)?;
     } else if guest.done.is_none() {
@@ -86,23 +89,28 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
             "an earlier init failed, or this agent is not the first process of a machine",
         ));
     }
-    let old_hostname = guest.done.as_ref().map(|done| done.hostname.as_str());
-    steps.run("identity", || identity::write(&asked, old_hostname))?;
+    steps.run("hostname", || Ok(rustix::system::sethostname(asked.hostname.as_bytes())?))?;
     if let Some(network) = &asked.network {
         steps.run("network", || network::configure(network))?;
     }
-    let defaults = steps.run("defaults", || defaults_of(&asked))?;
-    if first && let Some(argv) = &asked.start_command {
-        steps.run("start_command", || {
-            start_command::start(agent, &defaults, argv);
-            Ok(())
-        })?;
-    }
-    *agent.defaults.borrow_mut() = Some(Rc::new(defaults));
     let answer = InitDone { steps_ms: steps.0 };
-    let Asked { sandbox_id, hostname, .. } = asked;
-    guest.done = Some(Done { sandbox_id, hostname, answer: answer.clone() });
+    let done = Done { sandbox_id: asked.sandbox_id.clone(), hostname: asked.hostname.clone(), answer: answer.clone() };
+    let old_hostname = guest.done.replace(done).map(|done| done.hostname);
+    let start_command = asked.start_command.clone().filter(|_| is_new_root);
+    guest.unfinished = Some(Unfinished { asked, old_hostname, is_new_root });
+    drop(guest);
+    tokio::task::spawn_local(finish_soon(agent.clone(), start_command));
     Ok(answer)
+}
+
+async fn finish_soon(agent: Rc<Agent>, start_command: Option<Vec<String>>) {
+    // The connection sends the answer first.
+    tokio::task::yield_now().await;
+    if let Some(defaults) = defaults(&agent)
+        && let Some(argv) = start_command
+    {
+        start_command::start(&agent, &defaults, &argv);
+    }
 }
 
 fn set_clock(unix_nanos: u64) -> io::Result<()> {
@@ -114,19 +122,4 @@ fn set_clock(unix_nanos: u64) -> io::Result<()> {
 fn add_entropy(entropy: &[u8]) -> io::Result<()> {
     let random = rustix::fs::open("/dev/urandom", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     sys::add_entropy(random.as_fd(), entropy)
-}
-
-fn defaults_of(asked: &Asked) -> io::Result<Defaults> {
-    let workdir = asked.workdir.clone().unwrap_or_else(|| "/".to_owned());
-    if !Path::new(&workdir).exists() {
-        fs::create_dir_all(&workdir)?;
-    }
-    let stand_ins = stand_ins::are_needed(asked.env.get("PATH").map(String::as_str));
-    Ok(Defaults {
-        env: asked.env.clone(),
-        workdir,
-        user: asked.user.clone(),
-        hostname: asked.hostname.clone(),
-        stand_ins,
-    })
 }

@@ -39,12 +39,12 @@ pub(super) fn enter(steps: &mut Steps, disk: &RootDisk, staged: Staged) -> Resul
         rustix::process::chdir("/")?;
         staged.attach()
     })?;
-    steps.run("root_folders", || {
+    steps.run("tmp", || {
         if !Path::new("/tmp").exists() {
             fs::create_dir_all("/tmp")?;
             fs::set_permissions("/tmp", Permissions::from_mode(0o1777))?;
         }
-        mount_modules()
+        Ok(())
     })
 }
 
@@ -65,7 +65,7 @@ fn grow(blocks: u64) -> io::Result<()> {
 }
 
 /// Shows the running kernel's modules where programs look for them, unless the image brings its own.
-fn mount_modules() -> io::Result<()> {
+pub(super) fn mount_modules() -> io::Result<()> {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy();
     let source = Path::new(TOOLS_MODULES).join(&*release);

@@ -38,11 +38,12 @@ async fn the_deadline_holds_when_the_caller_has_gone() {
     let agent = Agent::start();
     let client = agent.connect().await;
     let mark = format!("1001.{:09}", std::process::id());
-    let mut watch = client.stream("Start", &bash(&format!("sleep {mark}")), Some("500")).await;
+    let begun = Instant::now();
+    let mut watch = client.stream("Start", &bash(&format!("sleep {mark}; true")), Some("500")).await;
     watch.pid().await;
     client.hang_up();
-    assert!(runs(&mark), "a caller that goes kills nothing");
     wait_for("end of the command", || !runs(&mark)).await;
+    assert!(begun.elapsed() >= Duration::from_millis(500), "a caller that goes kills nothing");
 }
 
 #[tokio::test]
