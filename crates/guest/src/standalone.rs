@@ -13,6 +13,8 @@ use tokio::net::UnixListener;
 /// Serves HTTP/2 on a unix socket until its process is ended. Commands get cgroups below the folder `cgroup`, where that can be
 /// made.
 pub fn run(socket: &Path, cgroup: &Path) -> io::Result<()> {
+    // As the first process of a machine is by nature.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let agent = Agent::new(cgroup, Guest::none())?;
