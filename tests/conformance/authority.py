@@ -14,6 +14,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from server import Tls
 
 
+def files(folder: Path) -> Tls:
+    """Where `make` puts them."""
+    return Tls(folder / "server.pem", folder / "server.key", folder / "authority.pem")
+
+
 def make(folder: Path) -> Tls:
     folder.mkdir(parents=True, exist_ok=True)
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -34,15 +39,21 @@ def make(folder: Path) -> Tls:
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True).sign(ca_key, hashes.SHA256())
     )
-    tls = Tls(folder / "server.pem", folder / "server.key", folder / "authority.pem")
+    tls = files(folder)
     tls.certificate.write_bytes(server.public_bytes(serialization.Encoding.PEM))
     tls.authority.write_bytes(ca.public_bytes(serialization.Encoding.PEM))
     tls.key.write_bytes(server_key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
     return tls
 
 
-def trust(tls: Tls, bundle: Path, pristine: Path) -> None:
-    """Appends the authority to certifi's bundle, from a pristine copy, so that a second run does not let it grow."""
+def trust(tls: Tls, bundle: Path) -> None:
+    """Appends the authority to certifi's bundle. Starts from a copy of the original, so that a run that was killed leaves no trace in the next."""
+    pristine = bundle.with_name(bundle.name + ".pristine")
     if not pristine.exists():
         pristine.write_bytes(bundle.read_bytes())
     bundle.write_bytes(pristine.read_bytes() + b"\n" + tls.authority.read_bytes())
+
+
+def distrust(bundle: Path) -> None:
+    """Takes the bundle back to the original."""
+    bundle.write_bytes(bundle.with_name(bundle.name + ".pristine").read_bytes())

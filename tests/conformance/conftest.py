@@ -39,7 +39,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def workspace() -> Iterator[Path]:
-    """Where this session keeps data directories, logs and the clients' HOME. Kept if WARREN_TEST_KEEP is set."""
+    """Where this session keeps data directories, logs and the clients' HOME. Kept if WARREN_TEST_KEEP is set.
+
+    The suite's authority is trusted before the first client is made, since clients read certifi's bundle once a process.
+    """
     # Not below target: unix sockets have short paths.
     folder = Path(tempfile.mkdtemp(prefix="wct-"))
     home = folder / "home"
@@ -49,7 +52,10 @@ def workspace() -> Iterator[Path]:
     for name in [name for name in os.environ if name.startswith(("PRIME_", "WARREN_URL", "WARREN_API", "SSL_CERT_"))]:
         del os.environ[name]
     os.environ.update(HOME=str(home), NO_PROXY="127.0.0.1,localhost", no_proxy="127.0.0.1,localhost", PRIME_DISABLE_VERSION_CHECK="1", COLUMNS="200")
+    bundle = Path(certifi.where())
+    authority.trust(authority.make(folder / "tls"), bundle)
     yield folder
+    authority.distrust(bundle)
     os.environ.clear()
     os.environ.update(before)
     if not os.environ.get("WARREN_TEST_KEEP"):
@@ -106,12 +112,8 @@ def seed(into: Path, source: Path) -> None:
 
 @pytest.fixture(scope="session")
 def tls_server(workspace: Path, server: Server) -> Iterator[Server]:
-    """A server that speaks HTTPS, with an authority that certifi's bundle of this venv trusts for the session."""
-    tls = authority.make(workspace / "tls")
-    bundle = Path(certifi.where())
-    pristine = workspace / "cacert.pem"
-    authority.trust(tls, bundle, pristine)
-    own = Server(BINARY, workspace / "tls-data", tls=tls)
+    """A server that speaks HTTPS with a certificate of the suite's authority."""
+    own = Server(BINARY, workspace / "tls-data", tls=authority.files(workspace / "tls"))
     seed(own.data_dir, server.data_dir)
     try:
         own.start()
@@ -120,7 +122,6 @@ def tls_server(workspace: Path, server: Server) -> Iterator[Server]:
         own.assert_clean()
     finally:
         own.close()
-        bundle.write_bytes(pristine.read_bytes())
 
 
 @pytest.fixture

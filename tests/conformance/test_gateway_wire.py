@@ -49,6 +49,10 @@ async def test_line_42_https_offers_h2_and_http_1_1_and_a_hundred_streams(tls_se
             assert (await client._auth_cache.get_or_refresh(sandbox.id))["gateway_url"].startswith("https://")
             # The client packs 90 streams on one connection: so many must run at the same time.
             crowd.assert_met(await crowd.meet(client, sandbox.id, 90, secs=120))
+            # A connection takes as many calls as come: each ends with frames that a server might count against it.
+            for _ in range(10):
+                answers = await asyncio.gather(*(client.execute_command(sandbox.id, "echo again") for _ in range(30)))
+                assert {a.stdout for a in answers} == {"again\n"}
             assert (await asyncio.to_thread(sync_client.execute_command, sandbox.id, "echo sync")).stdout == "sync\n"
             process = await client.open_process(sandbox.id, "read x; echo got $x")
             await process.write_stdin(b"it\n")

@@ -41,7 +41,7 @@ def test_output_is_not_cut_at_a_size_limit(client: SandboxClient, shared: str):
 
 
 def test_both_streams_carry_binary_intact(gateway: Gateway):
-    frames = gateway.run("head -c 5M /dev/urandom | tee /dev/stderr | sha256sum > /tmp/both; cat /tmp/both >&2")
+    frames = gateway.run("head -c 5M /dev/urandom > /tmp/both; tee /dev/stderr < /tmp/both; sha256sum < /tmp/both >&2")
     out, err = wire.output(frames), wire.output(frames, "stderr")
     digest, err = err[-68:][:64].decode(), err[:-68]
     assert hashlib.sha256(out).hexdigest() == hashlib.sha256(err).hexdigest() == digest and len(out) == 5 * MIB
@@ -153,8 +153,8 @@ def test_heredocs_quotes_and_children(client: SandboxClient, shared: str):
 
 
 @pytest.mark.parametrize("escape", [
-    "bash -c 'exec -a {name} sleep 300' & wait", "setsid bash -c 'exec -a {name} sleep 300'", "setsid bash -c 'exec -a {name} sleep 300' & wait",
-    "(setsid bash -c 'exec -a {name} sleep 300' &) ; sleep 300", "trap '' TERM; nohup setsid bash -c 'trap \"\" TERM HUP; exec -a {name} sleep 300'",
+    "bash -c 'exec -a {name} sleep 300' & wait", "setsid --wait bash -c 'exec -a {name} sleep 300'", "setsid bash -c 'exec -a {name} sleep 300' & wait",
+    "(setsid bash -c 'exec -a {name} sleep 300' &) ; sleep 300", "trap '' TERM; nohup setsid --wait bash -c 'trap \"\" TERM HUP; exec -a {name} sleep 300'",
 ])
 def test_a_timeout_kills_every_descendant(client: SandboxClient, shared: str, escape: str):
     name = f"escape{hashlib.sha256(escape.encode()).hexdigest()[:8]}"
