@@ -4,13 +4,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+/// Most bytes that the driver takes at once. Each write is a turn of the device, however short, so short pieces are joined.
+const WRITE_LEN_MAX: usize = 32 << 10;
 
 /// A virtio-serial port as a byte stream, for one task.
 ///
@@ -22,6 +25,8 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 pub struct Port {
     file: OwnedFd,
     changes: AsyncFd<OwnedFd>,
+    /// For joining a frame's header with what follows.
+    joined: Vec<u8>,
 }
 
 impl Port {
@@ -32,7 +37,7 @@ impl Port {
         let changes = epoll::create(CreateFlags::CLOEXEC)?;
         let wanted = EventFlags::IN | EventFlags::OUT | EventFlags::HUP | EventFlags::ET;
         epoll::add(&changes, &file, EventData::new_u64(0), wanted)?;
-        Ok(Self { file, changes: watch(changes, Interest::READABLE)? })
+        Ok(Self { file, changes: watch(changes, Interest::READABLE)?, joined: Vec::with_capacity(WRITE_LEN_MAX) })
     }
 
     /// Waits until the host is there.
@@ -103,6 +108,30 @@ impl AsyncWrite for Port {
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let first = pieces.iter().find(|piece| !piece.is_empty()).map_or(&[][..], |piece| piece);
+        if first.len() >= WRITE_LEN_MAX || pieces.len() < 2 {
+            return self.poll_write(cx, first);
+        }
+        let mut joined = std::mem::take(&mut self.joined);
+        joined.clear();
+        for piece in pieces {
+            let free = WRITE_LEN_MAX - joined.len();
+            joined.extend_from_slice(&piece[..piece.len().min(free)]);
+        }
+        let result = self.as_mut().poll_write(cx, &joined);
+        self.joined = joined;
+        result
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,10 +1,10 @@
-use super::{BLOCK_LEN, FileUser, open_regular, path_of, run_as};
+use super::source::Source;
+use super::{FileUser, open_regular, path_of, run_as};
 use crate::agent::Agent;
 use crate::http::{Outgoing, Query, Refusal, Responder, answer_refusal};
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use std::fs::File;
-use std::io::Read;
 use std::rc::Rc;
 
 /// `GET /download?path=`: the file's bytes. A file that shrinks meanwhile ends the stream with an error, not short.
@@ -35,11 +35,11 @@ async fn send(agent: &Agent, file: File, len: u64, mut respond: Responder) {
     }
     let Ok(stream) = respond.send_response(head, false) else { return };
     let mut out = Outgoing::new(stream, agent.outgoing.clone());
-    let mut file = file;
+    let mut source = Source::new(file, 0);
     let mut left = expected.unwrap_or(u64::MAX);
     while left > 0 {
-        let Ok((rest, block)) = read_block(file, left).await else { return };
-        file = rest;
+        let Ok((rest, block)) = source.next(left).await else { return };
+        source = rest;
         if block.is_empty() {
             break;
         }
@@ -51,16 +51,4 @@ async fn send(agent: &Agent, file: File, len: u64, mut respond: Responder) {
     if expected.is_none() || left == 0 {
         out.finish(Bytes::new());
     }
-}
-
-/// The next block, of at most `left` bytes; empty at the end of the file.
-pub(super) async fn read_block(mut file: File, left: u64) -> std::io::Result<(File, Bytes)> {
-    // The rights were checked when it was opened.
-    let work = move || {
-        let len = left.min(BLOCK_LEN as u64);
-        let mut block = Vec::with_capacity(len as usize);
-        (&mut file).take(len).read_to_end(&mut block)?;
-        Ok((file, block.into()))
-    };
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }

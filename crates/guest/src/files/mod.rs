@@ -1,11 +1,13 @@
 //! Files up and down, as the sandbox's default user. What touches the disk runs beside the agent's one thread, so that a slow
 //! disk does not hold commands up; bodies pass in pieces, so that a file's size does not show in the agent's memory.
 
+mod aligned;
 mod as_user;
 mod download;
 mod json_text;
 mod read_file;
 mod sink;
+mod source;
 mod upload;
 mod window;
 mod write;
@@ -23,9 +25,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-
-/// Bytes moved between file and channel at once.
-const BLOCK_LEN: usize = 256 << 10;
 
 /// The `path` of a request: absolute, any bytes but NUL.
 fn path_of(query: Query<'_>) -> Result<PathBuf, Refusal> {

@@ -1,5 +1,5 @@
-use super::download::read_block;
 use super::json_text::JsonText;
+use super::source::Source;
 use super::window::{Window, window};
 use super::{FileUser, open_regular, path_of, run_as};
 use crate::agent::Agent;
@@ -7,7 +7,7 @@ use crate::http::{Gone, Outgoing, Query, Refusal, Responder, answer_refusal};
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek};
 use std::rc::Rc;
 use warren_proto::guest::limits::READ_FILE_LEN_MAX;
 
@@ -47,9 +47,8 @@ async fn open(agent: &Rc<Agent>, query: Query<'_>) -> Result<(File, u64, Window)
             Ok((file, total))
         }
     };
-    let (mut file, total) = run_as(&user, work).await.map_err(of_file)?;
+    let (file, total) = run_as(&user, work).await.map_err(of_file)?;
     let part = window(offset.as_deref(), length.as_deref(), total)?;
-    file.seek(SeekFrom::Start(part.offset)).map_err(of_file)?;
     Ok((file, total, part))
 }
 
@@ -60,13 +59,14 @@ fn length_by_reading(file: &mut File) -> std::io::Result<u64> {
     Ok(len)
 }
 
-async fn send(mut out: Outgoing, mut file: File, total: u64, part: Window) -> Result<(), Gone> {
+async fn send(mut out: Outgoing, file: File, total: u64, part: Window) -> Result<(), Gone> {
+    let mut source = Source::new(file, part.offset);
     let mut text = JsonText::default();
     let mut json = b"{\"content\":\"".to_vec();
     let mut size = 0;
     while size < part.len {
-        let (rest, block) = read_block(file, part.len - size).await.map_err(|_| Gone)?;
-        file = rest;
+        let (rest, block) = source.next(part.len - size).await.map_err(|_| Gone)?;
+        source = rest;
         if block.is_empty() {
             break;
         }

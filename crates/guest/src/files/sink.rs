@@ -1,12 +1,11 @@
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use super::aligned::Aligned;
+use super::source::set_direct;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 
-/// Bytes written at once past the page cache. A multiple of [`ALIGN`].
+/// Bytes written at once past the page cache. A multiple of [`super::aligned::ALIGN`].
 const BLOCK_LEN: usize = 512 << 10;
-/// What addresses, lengths and offsets of such writes are multiples of, bytes.
-const ALIGN: usize = 4096;
 
 /// Where the bytes of an upload go.
 ///
@@ -20,11 +19,10 @@ pub(super) struct Sink {
     is_direct: bool,
 }
 
-/// Memory for one block, at an aligned address.
+/// Bytes that are collected to a block.
 #[derive(Debug)]
 struct Block {
-    memory: Vec<u8>,
-    start: usize,
+    memory: Aligned,
     len: usize,
 }
 
@@ -45,7 +43,7 @@ impl Sink {
         while !data.is_empty() {
             data = &data[block.fill(data)..];
             if block.len == BLOCK_LEN {
-                self.is_direct = self.is_direct || self.set_direct(true).is_ok();
+                self.is_direct = self.is_direct || set_direct(&self.file, true).is_ok();
                 self.write_out(block.filled())?;
                 block.len = 0;
             }
@@ -82,30 +80,20 @@ impl Sink {
 
     fn leave_direct(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.is_direct) {
-            self.set_direct(false)?;
+            set_direct(&self.file, false)?;
         }
         Ok(())
-    }
-
-    /// Fails on file systems that know no such writes.
-    fn set_direct(&self, direct: bool) -> io::Result<()> {
-        let mut flags = fcntl_getfl(&self.file)?;
-        flags.set(OFlags::DIRECT, direct);
-        Ok(fcntl_setfl(&self.file, flags)?)
     }
 }
 
 impl Block {
     fn new() -> Self {
-        let memory = vec![0; BLOCK_LEN + ALIGN];
-        // Always found within ALIGN bytes of plain memory.
-        let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
-        Self { memory, start, len: 0 }
+        Self { memory: Aligned::new(BLOCK_LEN), len: 0 }
     }
 
     /// Takes as much as fits and answers how much that was.
     fn fill(&mut self, data: &[u8]) -> usize {
-        let free = &mut self.memory[self.start + self.len..self.start + BLOCK_LEN];
+        let free = &mut self.memory.bytes_mut()[self.len..];
         let len = free.len().min(data.len());
         free[..len].copy_from_slice(&data[..len]);
         self.len += len;
@@ -113,7 +101,7 @@ impl Block {
     }
 
     fn filled(&self) -> &[u8] {
-        &self.memory[self.start..self.start + self.len]
+        &self.memory.bytes()[..self.len]
     }
 }
 

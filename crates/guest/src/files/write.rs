@@ -1,5 +1,5 @@
 use super::upload::Upload;
-use super::{BLOCK_LEN, FileUser, path_of, run_as};
+use super::{FileUser, path_of, run_as};
 use crate::agent::Agent;
 use crate::http::{Incoming, Query, Refusal, Responder, answer_json, answer_refusal};
 use bytes::Bytes;
@@ -8,6 +8,9 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use warren_proto::guest::FileWritten;
+
+/// Bytes handed to the file at once, if so many have arrived.
+const BLOCK_LEN: usize = 256 << 10;
 
 /// `PUT /files?path=`: the body becomes the file.
 pub async fn write(agent: Rc<Agent>, query: Query<'_>, mut body: Incoming, mut respond: Responder) {

@@ -4,8 +4,10 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Most bytes handed to the connection at once.
-pub const CHUNK_LEN_MAX: usize = 64 << 10;
+/// Most bytes handed to the connection at once: with the frame's header, two whole writes to the guest channel.
+pub const CHUNK_LEN_MAX: usize = (64 << 10) - FRAME_HEADER_LEN;
+/// Header of an HTTP/2 frame, bytes.
+const FRAME_HEADER_LEN: usize = 9;
 
 /// Answers one request.
 pub type Responder = h2::server::SendResponse<Chunk>;
