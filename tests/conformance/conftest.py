@@ -24,7 +24,7 @@ import target_net
 from clocks import Clocks
 from images import Images
 from registry import Registry
-from server import Server
+from server import STARTED, Server
 from wire import Gateway
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,6 +60,21 @@ def workspace() -> Iterator[Path]:
     os.environ.update(before)
     if not os.environ.get("WARREN_TEST_KEEP"):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+LOG_LINES = 40
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """What the servers said last is part of a failure."""
+    report = yield
+    if report.failed:
+        for started in STARTED:
+            if started.log.exists():
+                lines = started.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+                report.sections.append((f"end of {started.log.name}", "\n".join(lines)))
+    return report
 
 
 @pytest.fixture(scope="session")

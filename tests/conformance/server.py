@@ -22,6 +22,10 @@ STOP_SECS = 30
 DELETE_SECS = 60
 
 
+# Every server of this run, for whoever wants to read its log.
+STARTED: list[Server] = []
+
+
 def free_port() -> int:
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -37,7 +41,7 @@ class Tls:
     authority: Path
 
 
-@dataclass
+@dataclass(eq=False)
 class Server:
     binary: Path
     data_dir: Path
@@ -68,6 +72,8 @@ class Server:
         return {"PRIME_API_BASE_URL": self.url, "PRIME_API_KEY": self.api_key, "PRIME_DISABLE_VERSION_CHECK": "1", "NO_PROXY": "127.0.0.1,localhost"}
 
     def start(self) -> Server:
+        if self not in STARTED:
+            STARTED.append(self)
         command = [str(self.binary), "serve", "--data-dir", str(self.data_dir), "--listen", f"127.0.0.1:{self.port}", *self.arguments]
         if self.tls:
             command += ["--tls-cert", str(self.tls.certificate), "--tls-key", str(self.tls.key)]

@@ -1,5 +1,5 @@
 //! The one binary: client commands and serve, shim; wiring and printing only.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod args;
 mod client;

@@ -8,16 +8,18 @@ use crate::session::Sessions;
 use crate::start_command::StartCommand;
 use crate::status::OwnMemory;
 use std::cell::RefCell;
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// Bytes that wait to be sent, all streams together.
 const OUTGOING_LEN_MAX: usize = 1 << 20;
-/// Uploads at once with a block of memory.
-const UPLOAD_BLOCKS_MAX: usize = 4;
+/// Transfers of files at once with a block of memory.
+const FILE_BLOCKS_MAX: usize = 4;
 /// Streams of input at once.
 const INPUT_STREAMS_MAX: usize = 8;
 /// How long emptied cgroups may wait for their removal.
@@ -37,8 +39,10 @@ pub struct Agent {
     pub outgoing: Rc<Budget>,
     /// Bounds the streams of input: each holds a window while its command does not read.
     pub input_streams: Semaphore,
-    /// Uploads that may have a block of memory; the others are written more slowly.
-    pub upload_blocks: Semaphore,
+    /// Transfers of files that may have a block of memory; the others are slower.
+    pub file_blocks: Semaphore,
+    /// The disk through which large files pass, see [`warren_proto::guest::exchange`].
+    pub exchange: Option<Arc<File>>,
     /// For reads from commands.
     pub scratch: RefCell<Box<[u8]>>,
     /// What commands start from; to be asked for through [`crate::init::defaults`].
@@ -53,7 +57,7 @@ pub struct Agent {
 
 impl Agent {
     /// An agent whose commands get cgroups below `cgroup_parent`. Must be made where a tokio runtime with a local set runs.
-    pub fn new(cgroup_parent: &Path, guest: Guest) -> io::Result<Rc<Self>> {
+    pub fn new(cgroup_parent: &Path, guest: Guest, exchange: Option<File>) -> io::Result<Rc<Self>> {
         Ok(Rc::new(Self {
             reaper: Reaper::new()?,
             cgroups: Cgroups::new(cgroup_parent),
@@ -61,7 +65,8 @@ impl Agent {
             sessions: Sessions::default(),
             outgoing: Budget::new(OUTGOING_LEN_MAX),
             input_streams: Semaphore::new(INPUT_STREAMS_MAX),
-            upload_blocks: Semaphore::new(UPLOAD_BLOCKS_MAX),
+            file_blocks: Semaphore::new(FILE_BLOCKS_MAX),
+            exchange: exchange.map(Arc::new),
             scratch: RefCell::new(vec![0; crate::session::READ_LEN_MAX].into()),
             defaults: RefCell::default(),
             start_command: StartCommand::default(),

@@ -52,8 +52,8 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
         return connect::serve(agent, method, &head.headers, body, respond).await;
     }
     match (&head.method, path) {
-        (&Method::PUT, paths::FILES) => files::write(agent, query, body, respond).await,
-        (&Method::GET, paths::DOWNLOAD) => files::download(agent, query, respond).await,
+        (&Method::PUT, paths::FILES) => files::write(&agent, query, &head.headers, body, respond).await,
+        (&Method::GET, paths::DOWNLOAD) => files::download(&agent, query, &head.headers, body, respond).await,
         (&Method::GET, paths::READ_FILE) => files::read_file(agent, query, respond).await,
         (&Method::GET, paths::STATUS) => status::status(agent, respond).await,
         (&Method::POST, paths::INIT) => with_json(respond, body, async |asked| init::initialise(&agent, asked)).await,

@@ -17,7 +17,7 @@ pub fn run(socket: &Path, cgroup: &Path) -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let agent = Agent::new(cgroup, Guest::none())?;
+        let agent = Agent::new(cgroup, Guest::none(), None)?;
         *agent.defaults.borrow_mut() = Some(Rc::new(Defaults { hostname: "localhost".into(), ..Defaults::default() }));
         agent.run_background();
         let listener = UnixListener::bind(socket)?;

@@ -121,13 +121,13 @@ impl Node {
         std::fs::create_dir_all(&sandboxes).map_err(io("make", &sandboxes))?;
         let key_file = data_dir.join("node.key");
         let token_key = TokenKey::new(load_key(&key_file).map_err(io("read or make", &key_file))?);
-        let (machine, verdict, assets_key) = match config.guests {
+        let (machine, verdict) = match config.guests {
             Guests::Real => real_machine(&config).await?,
             Guests::Simulated => simulated_machine(),
         };
         let templates_dir = data_dir.join("templates");
         let simulated = config.guests == Guests::Simulated;
-        let templates = Templates::open(templates_dir.clone(), machine.clone(), &assets_key, simulated)
+        let templates = Templates::open(templates_dir.clone(), machine.clone(), &verdict.key, simulated)
             .map_err(io("open", &templates_dir))?;
         let images = warren_image::Store::open(&data_dir.join("images"), config.images.clone())
             .map_err(|e| OpenError::Images(e.to_string()))?;
@@ -283,7 +283,7 @@ impl Node {
 }
 
 /// What guests boot from, and the accelerator that runs them.
-async fn real_machine(config: &NodeConfig) -> Result<(Machine, Verdict, String), OpenError> {
+async fn real_machine(config: &NodeConfig) -> Result<(Machine, Verdict), OpenError> {
     let data_dir = &config.data_dir;
     let host_files = assets::find().map_err(AssetsError::from)?;
     let (assets_dir, files) = (data_dir.join("assets"), host_files.clone());
@@ -299,10 +299,10 @@ async fn real_machine(config: &NodeConfig) -> Result<(Machine, Verdict, String),
     };
     let verdict = accel::decide(config.accel, data_dir, &machine, &assets.key).await.map_err(OpenError::Accel)?;
     machine.accel = verdict.accel;
-    Ok((machine, verdict, assets.key))
+    Ok((machine, verdict))
 }
 
-fn simulated_machine() -> (Machine, Verdict, String) {
+fn simulated_machine() -> (Machine, Verdict) {
     let nowhere = PathBuf::new;
     let machine = Machine {
         qemu: nowhere(),
@@ -312,8 +312,8 @@ fn simulated_machine() -> (Machine, Verdict, String) {
         tools_disk: nowhere(),
         tsc_khz: None,
     };
-    let verdict = Verdict { accel: Accel::Tcg, why: "simulated guests".to_owned(), key: String::new() };
-    (machine, verdict, "simulated".to_owned())
+    let verdict = Verdict { accel: Accel::Tcg, why: "simulated guests".to_owned(), key: "simulated".to_owned() };
+    (machine, verdict)
 }
 
 async fn connect(folder: &Folder) -> Option<(ShimClient, ShimState)> {

@@ -1,5 +1,6 @@
 //! Base templates: a booted guest whose agent waits, one per shape, made on first need. One maker, all others wait.
 
+use crate::assets::short_digest;
 use crate::ended::write_whole;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,9 @@ use warren_proto::shim::{Accel, Machine, Template};
 use warren_shim::channel;
 use warren_vmm::{MachineFiles, Memory, Vm, VmConfig, create_overlay};
 
-/// Longest time for a cold boot until the agent answers; emulated and on a busy host.
-pub(crate) const BOOT_WAIT: Duration = Duration::from_secs(180);
+/// Longest times for a cold boot until the agent answers, one a try. It takes three seconds under emulation, a dozen on a busy host;
+/// but an emulated kernel of two processors has been seen to hang for good while the host was busy, and then only a new try helps.
+const BOOT_WAITS: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(60), Duration::from_secs(180)];
 /// Time for the agent to go back to waiting after the channel was closed. Not needed for correctness: an agent that is late finds the next nonce.
 const SETTLE: Duration = Duration::from_millis(150);
 /// Version of what a template contains; a change makes all older ones stale.
@@ -32,33 +34,35 @@ pub(crate) struct TemplateError {
 pub(crate) struct Templates {
     dir: PathBuf,
     machine: Machine,
-    assets_key: String,
+    suffix: String,
     /// Gives names of files that nobody will read.
     simulated: bool,
     made: Mutex<HashMap<Shape, Arc<OnceCell<Template>>>>,
 }
 
 impl Templates {
-    /// Opens the folder and drops drafts and templates of other kernels, agents or accelerators.
+    /// Opens the folder and drops drafts and templates of other machines. `boots_from` names kernel, agent, QEMU and CPU.
     pub(crate) fn open(
         dir: PathBuf,
         machine: Machine,
-        assets_key: &str,
+        boots_from: &str,
         simulated: bool,
     ) -> std::io::Result<Arc<Self>> {
         std::fs::create_dir_all(&dir)?;
-        let suffix = Self::suffix(&machine, assets_key);
+        let suffix = Self::suffix(&machine, boots_from);
         for entry in std::fs::read_dir(&dir)?.flatten() {
             if !entry.file_name().to_string_lossy().ends_with(&suffix) {
                 std::fs::remove_dir_all(entry.path())?;
             }
         }
-        Ok(Arc::new(Self { dir, machine, assets_key: assets_key.to_owned(), simulated, made: Mutex::default() }))
+        Ok(Arc::new(Self { dir, machine, suffix, simulated, made: Mutex::default() }))
     }
 
-    fn suffix(machine: &Machine, assets_key: &str) -> String {
+    /// What a template's name ends with: all that its content depends on besides the shape.
+    fn suffix(machine: &Machine, boots_from: &str) -> String {
         let accel = if machine.accel == Accel::Kvm { "kvm" } else { "tcg" };
-        format!("-{accel}-{assets_key}-v{FORMAT}")
+        let parts = [FORMAT.to_string().as_str(), boots_from, &warren_vmm::machine_identity(machine)].join("\0");
+        format!("-{accel}-{}", short_digest(parts.as_bytes()))
     }
 
     /// The template of a shape, made now if there is none.
@@ -75,7 +79,7 @@ impl Templates {
     }
 
     async fn find_or_make(&self, shape: Shape) -> Result<Template, String> {
-        let name = format!("{}x{}{}", shape.vcpus, shape.memory_mib, Self::suffix(&self.machine, &self.assets_key));
+        let name = format!("{}x{}{}", shape.vcpus, shape.memory_mib, self.suffix);
         let dir = self.dir.join(&name);
         let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state") };
         if self.simulated || dir.join("shape.json").exists() {
@@ -100,11 +104,23 @@ impl Templates {
         Ok(files(&dir))
     }
 
+    /// Boots onto a fresh memory file, again if the guest hangs.
+    async fn boot_surely(&self, shape: Shape, dir: &Path, template: &Template) -> Result<(std::fs::File, Vm), String> {
+        let mut problem = String::new();
+        for wait in BOOT_WAITS {
+            let memory = std::fs::File::create(&template.memory).map_err(|e| e.to_string())?;
+            memory.set_len(shape.memory_mib << 20).map_err(|e| e.to_string())?;
+            match boot(&self.machine, shape, dir, Memory::Shared(template.memory.clone()), wait).await {
+                Ok(vm) => return Ok((memory, vm)),
+                Err(this) => problem = this,
+            }
+            tracing::warn!(vcpus = shape.vcpus, memory_mib = shape.memory_mib, %problem, "a guest did not boot");
+        }
+        Err(problem)
+    }
+
     async fn make(&self, shape: Shape, dir: &Path, template: &Template) -> Result<(), String> {
-        let memory = std::fs::File::create(&template.memory).map_err(|e| e.to_string())?;
-        memory.set_len(shape.memory_mib << 20).map_err(|e| e.to_string())?;
-        let memory_kind = Memory::Shared(template.memory.clone());
-        let mut vm = boot(&self.machine, shape, dir, memory_kind, BOOT_WAIT).await?;
+        let (memory, mut vm) = self.boot_surely(shape, dir, template).await?;
         vm.save_template(&template.state).await.map_err(|e| e.to_string())?;
         vm.kill().await;
         for scrap in ["root.raw", "root.qcow2"] {
@@ -173,11 +189,12 @@ pub(crate) async fn boot(
     }
 }
 
-/// Resolves when QEMU is gone.
+/// Resolves when QEMU is gone; nobody waits longer for it than for the boot.
 async fn vm_end(vm: &Vm) -> String {
+    const LIFE_MAX: Duration = Duration::from_secs(3600);
     match vm.pid().and_then(crate::shim_client::ProcessHandle::open) {
         Some(process) => {
-            process.gone(BOOT_WAIT).await;
+            process.gone(LIFE_MAX).await;
             "QEMU ended while the guest booted".to_owned()
         }
         None => "QEMU ended while the guest booted".to_owned(),

@@ -1,9 +1,9 @@
 //! The shim's unix socket: its own few calls, and the way through to the guest.
 
-use crate::channel::{GuestBody, GuestSender};
-use crate::guest::GUEST_ORIGIN;
-use bytes::Bytes;
-use http_body_util::{BodyExt, Either, Full, Limited};
+use crate::body::{AnyBody, whole};
+use crate::guest::{GUEST_ORIGIN, Guest};
+use crate::transfer;
+use http_body_util::{BodyExt, Either, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
-use warren_proto::guest::limits as guest_limits;
+use warren_proto::guest::{limits as guest_limits, paths as guest_paths};
 use warren_proto::shim::{Boot, SetEgress, ShimState, Terminate, limits, paths};
 
 /// Requests of one kind that may wait for the driver.
@@ -27,8 +27,7 @@ const BODY_LEN_MAX: usize = 8 << 20;
 /// Time for the last answers to get out before the process ends.
 const FINISH_WAIT: Duration = Duration::from_secs(1);
 
-/// A body passed through from the guest, or our own.
-type Answer = Response<Either<Incoming, Full<Bytes>>>;
+type Answer = Response<AnyBody>;
 type Reply = oneshot::Sender<ShimState>;
 
 /// What clients ask of the driver.
@@ -48,7 +47,7 @@ struct Handler {
     egress: mpsc::Sender<(SetEgress, Reply)>,
     refresh: mpsc::Sender<Reply>,
     states: watch::Receiver<ShimState>,
-    guests: watch::Receiver<Option<GuestSender>>,
+    guests: watch::Receiver<Option<Guest>>,
 }
 
 /// A listening socket with its connections.
@@ -69,7 +68,7 @@ impl Server {
 /// before we are up.
 pub(crate) fn serve_stdin(
     states: watch::Receiver<ShimState>,
-    guests: watch::Receiver<Option<GuestSender>>,
+    guests: watch::Receiver<Option<Guest>>,
 ) -> std::io::Result<(Server, Requests)> {
     let listener = std::os::unix::net::UnixListener::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     listener.set_nonblocking(true)?;
@@ -189,7 +188,7 @@ impl Handler {
     }
 
     async fn pass_to_guest(&self, request: Request<Incoming>) -> Answer {
-        let Some(mut sender) = self.guests.borrow().clone() else {
+        let Some(Guest { mut sender, exchange }) = self.guests.borrow().clone() else {
             return refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the guest takes no requests now");
         };
         let target = request.uri().path_and_query().map_or("/", |p| p.as_str());
@@ -199,23 +198,22 @@ impl Handler {
             Ok(uri) => uri,
             Err(_) => return refusal(StatusCode::BAD_REQUEST, "bad_request", "the path is no URI"),
         };
-        let request: Request<GuestBody> = Request::from_parts(parts, Either::Left(body));
-        let sent = async {
-            sender.ready().await?;
-            sender.send_request(request).await
-        };
-        match sent.await {
-            Ok(response) => response.map(Either::Left),
-            Err(error) => {
-                refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &format!("the guest channel broke: {error}"))
+        let passed = match (&parts.method, parts.uri.path(), exchange) {
+            (&Method::PUT, guest_paths::FILES, Some(exchange)) => {
+                transfer::upload(&mut sender, &exchange, parts, body).await
             }
-        }
+            (&Method::GET, guest_paths::DOWNLOAD, Some(exchange)) => {
+                transfer::download(&mut sender, &exchange, parts).await
+            }
+            _ => transfer::plain(&mut sender, Request::from_parts(parts, Either::Left(body))).await,
+        };
+        passed.unwrap_or_else(|error| refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &error.to_string()))
     }
 }
 
 fn json(status: StatusCode, value: &impl Serialize) -> Answer {
     let bytes = serde_json::to_vec(value).unwrap_or_default();
-    let mut response = Response::new(Either::Right(Full::new(Bytes::from(bytes))));
+    let mut response = Response::new(whole(bytes));
     *response.status_mut() = status;
     response.headers_mut().insert("content-type", hyper::header::HeaderValue::from_static("application/json"));
     response

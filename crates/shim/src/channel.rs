@@ -1,8 +1,6 @@
 //! The guest channel: a byte stream to the agent, made sure of by a nonce, then HTTP/2.
 
-use bytes::Bytes;
-use http_body_util::{Either, Full};
-use hyper::body::Incoming;
+use crate::body::AnyBody;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use std::time::Duration;
@@ -10,15 +8,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 use warren_proto::guest::limits;
 
-/// First bytes of a nonce, by which the agent finds it among bytes of an older connection.
-pub const NONCE_MAGIC: [u8; 4] = *b"WRN1";
 /// After this long without an echo the nonce is sent anew: the agent may have been busy with the end of an older connection.
 const ECHO_WAIT: Duration = Duration::from_millis(300);
 
-/// Body of a request to the agent: passed on from a client, or our own.
-pub type GuestBody = Either<Incoming, Full<Bytes>>;
 /// Sends requests to the agent; cheap to clone.
-pub type GuestSender = http2::SendRequest<GuestBody>;
+pub type GuestSender = http2::SendRequest<AnyBody>;
 
 /// Why the channel did not open.
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +71,7 @@ where
 
 fn nonce() -> std::io::Result<[u8; limits::NONCE_LEN]> {
     let mut nonce = [0u8; limits::NONCE_LEN];
-    nonce[..4].copy_from_slice(&NONCE_MAGIC);
+    nonce[..4].copy_from_slice(&limits::NONCE_MAGIC);
     rustix::rand::getrandom(&mut nonce[4..], rustix::rand::GetRandomFlags::empty())?;
     Ok(nonce)
 }

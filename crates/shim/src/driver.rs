@@ -3,7 +3,7 @@
 use crate::api::{self, Requests};
 use crate::channel::{self, Channel, GuestSender};
 use crate::console::Console;
-use crate::guest;
+use crate::guest::{self, Guest};
 use crate::machine::{self, Event};
 use crate::start::{Parts, Started, start};
 use crate::{END_FILE, SHIM_SOCKET};
@@ -56,7 +56,7 @@ impl Over {
 
 struct Driver {
     state: watch::Sender<ShimState>,
-    guest: watch::Sender<Option<GuestSender>>,
+    guest: watch::Sender<Option<Guest>>,
     requests: Requests,
     console: Console,
     has_start_command: bool,
@@ -91,6 +91,10 @@ impl Driver {
         self.end(over, parts).await
     }
 
+    fn sender(&self) -> Option<GuestSender> {
+        self.guest.borrow().as_ref().map(|guest| guest.sender.clone())
+    }
+
     fn apply(&self, event: Event) {
         self.state.send_if_modified(|state| machine::apply(state, event));
     }
@@ -122,9 +126,9 @@ impl Driver {
             started = start(&mut boot, parts, &self.console, spawned) => started,
         };
         match started {
-            Ok(Started { channel, steps_ms }) => {
+            Ok(Started { channel, exchange, steps_ms }) => {
                 tracing::info!(?steps_ms, "running");
-                self.guest.send_replace(Some(channel.sender.clone()));
+                self.guest.send_replace(Some(Guest { sender: channel.sender.clone(), exchange }));
                 self.apply(Event::Started { now_ms: now_ms(), steps_ms });
                 Ok(channel)
             }
@@ -163,7 +167,7 @@ impl Driver {
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
                 Some((kills, last)) = self.requests.oom.recv() => self.apply(Event::OutOfMemory { kills, last }),
                 _ = &mut channel.closed, if open => {
-                    self.guest.send_replace(None);
+                    let exchange = self.guest.send_replace(None).and_then(|guest| guest.exchange);
                     tracing::warn!("guest channel lost, opening it again");
                     open = false;
                     let reopened = match vm.connect_guest().await {
@@ -171,7 +175,7 @@ impl Driver {
                         Err(_) => None,
                     };
                     if let Some(again) = reopened {
-                        self.guest.send_replace(Some(again.sender.clone()));
+                        self.guest.send_replace(Some(Guest { sender: again.sender.clone(), exchange }));
                         channel = again;
                         open = true;
                     }
@@ -182,7 +186,7 @@ impl Driver {
 
     /// Asks the guest how it is, in a task of its own, and answers with the state after that.
     fn refresh(&self, reply: oneshot::Sender<ShimState>) {
-        let Some(sender) = self.guest.borrow().clone() else {
+        let Some(sender) = self.sender() else {
             let _ = reply.send(self.state.borrow().clone());
             return;
         };
@@ -250,8 +254,7 @@ impl Driver {
 
     /// Lets the start command end in order and fetches its output. Quick where there is none.
     async fn last_words(&self, grace: Duration) -> GuestStatus {
-        let sender = self.guest.borrow().clone();
-        let Some(sender) = sender.filter(|_| self.has_start_command) else { return GuestStatus::default() };
+        let Some(sender) = self.sender().filter(|_| self.has_start_command) else { return GuestStatus::default() };
         if !grace.is_zero() {
             let body = Shutdown { grace_ms: grace.as_millis() as u64 };
             let wait = grace + SHUTDOWN_SLACK;

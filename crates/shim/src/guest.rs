@@ -1,8 +1,10 @@
 //! Our own requests to the guest agent. Its answers are hostile: bounded in size and time.
 
-use crate::channel::{GuestBody, GuestSender};
+use crate::body::{AnyBody, whole};
+use crate::channel::GuestSender;
+use crate::exchange::Exchange;
 use bytes::Bytes;
-use http_body_util::{BodyExt, Either, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::{Method, Request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -11,6 +13,15 @@ use warren_proto::guest::{GuestError, limits};
 
 /// Scheme and authority that HTTP/2 wants and nobody reads.
 pub(crate) const GUEST_ORIGIN: &str = "http://guest";
+
+/// A guest that takes requests.
+#[derive(Clone)]
+pub(crate) struct Guest {
+    /// Sends them.
+    pub(crate) sender: GuestSender,
+    /// The disk for large files, where the agent has it.
+    pub(crate) exchange: Option<Exchange>,
+}
 
 /// Why a request of ours to the agent failed.
 #[derive(Debug, thiserror::Error)]
@@ -54,11 +65,11 @@ pub async fn ask<A: DeserializeOwned>(
         Some(body) => Bytes::from(serde_json::to_vec(body).map_err(|e| broken(e.to_string()))?),
         None => Bytes::new(),
     };
-    let request: Request<GuestBody> = Request::builder()
+    let request: Request<AnyBody> = Request::builder()
         .method(method)
         .uri(format!("{GUEST_ORIGIN}{path}"))
         .header("content-type", "application/json")
-        .body(Either::Right(Full::new(bytes)))
+        .body(whole(bytes))
         .map_err(|e| broken(e.to_string()))?;
     let exchange = async {
         sender.ready().await.map_err(|e| broken(e.to_string()))?;

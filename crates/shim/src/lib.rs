@@ -5,14 +5,18 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod body;
 pub mod channel;
 mod console;
 mod driver;
+mod exchange;
 pub mod guest;
 mod machine;
 mod network;
 mod start;
+mod transfer;
 
+pub use body::{AnyBody, Piped};
 pub use console::Console;
 use std::path::Path;
 

@@ -3,6 +3,7 @@
 use crate::DISK_FILE;
 use crate::channel::{self, Channel, ChannelError};
 use crate::console::Console;
+use crate::exchange::Exchange;
 use crate::guest::{self, AskError};
 use crate::network;
 use hyper::Method;
@@ -30,6 +31,8 @@ pub(crate) enum StartError {
     Restore(#[from] VmError),
     #[error("start the network: {0}")]
     Network(#[source] std::io::Error),
+    #[error("share the exchange disk: {0}")]
+    Exchange(#[source] std::io::Error),
     #[error("{0}")]
     Channel(#[from] ChannelError),
     #[error("{0}")]
@@ -46,6 +49,8 @@ pub(crate) struct Parts {
 /// A machine that takes requests.
 pub(crate) struct Started {
     pub(crate) channel: Channel,
+    /// The disk for large files, where the agent has it.
+    pub(crate) exchange: Option<Exchange>,
     pub(crate) steps_ms: BTreeMap<String, f64>,
 }
 
@@ -94,7 +99,9 @@ pub(crate) async fn start(
         guest::ask(channel.sender.clone(), Method::POST, paths::INIT, Some(&boot.init), INIT_WAIT).await?;
     steps.done("init");
     steps.ms.extend(done.steps_ms.into_iter().take(64).map(|(name, ms)| (format!("guest.{name}"), ms)));
-    Ok(Started { channel, steps_ms: steps.ms })
+    let exchange =
+        if done.has_exchange { Some(vm.exchange().try_clone().map_err(StartError::Exchange)?) } else { None };
+    Ok(Started { channel, exchange: exchange.map(Exchange::new), steps_ms: steps.ms })
 }
 
 fn vm_config(boot: &Boot) -> VmConfig {

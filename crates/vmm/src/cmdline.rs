@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use warren_model::Shape;
+use warren_proto::guest::exchange;
 use warren_proto::shim::{Accel, Machine};
 
 /// Descriptors that QEMU inherits, by number.
@@ -11,6 +12,8 @@ pub(crate) mod fd {
     pub(crate) const QMP: i32 = 3;
     /// One end of a socket pair that carries the guest's network frames.
     pub(crate) const NET: i32 = 4;
+    /// Memory of the owner that the guest sees as a disk.
+    pub(crate) const EXCHANGE: i32 = 5;
 }
 
 /// Bytes of translated code that one emulated VM may keep, MiB. QEMU's own default grows with guest memory.
@@ -129,6 +132,12 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
         ]),
     );
     add("-device", "virtio-blk-device,drive=root,serial=root,num-queues=1".into());
+    add("-add-fd", format!("fd={},set=1,opaque=exchange", fd::EXCHANGE).into());
+    add(
+        "-blockdev",
+        "driver=raw,node-name=exchange,file.driver=file,file.locking=off,file.filename=/dev/fdset/1".into(),
+    );
+    add("-device", format!("virtio-blk-device,drive=exchange,serial={},num-queues=1", exchange::SERIAL).into());
     add("-device", "virtio-serial-device,max_ports=2".into());
     add("-chardev", format!("socket,id=agent,path={},server=on,wait=off", crate::GUEST_SOCKET).into());
     add("-device", "virtserialport,chardev=agent,name=agent,nr=1".into());
@@ -147,6 +156,27 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
     }
     out
 }
+
+/// Everything about the machine that a saved device state depends on, besides the shape and what is in its files: for a cache's key.
+///
+/// The counter's rate is measured at each start and differs in its last digits, so it counts in steps of [`RATE_STEP_KHZ`].
+pub fn machine_identity(machine: &Machine) -> String {
+    let nowhere = PathBuf::new;
+    let machine = Machine {
+        qemu: nowhere(),
+        kernel: nowhere(),
+        initramfs: nowhere(),
+        tools_disk: nowhere(),
+        accel: machine.accel,
+        tsc_khz: machine.tsc_khz.map(|khz| (khz + RATE_STEP_KHZ / 2) / RATE_STEP_KHZ * RATE_STEP_KHZ),
+    };
+    let files = MachineFiles { root_overlay: PathBuf::new(), memory: Memory::Anonymous };
+    let config = VmConfig { machine, shape: Shape { vcpus: 1, memory_mib: 1 }, files, incoming: false };
+    argv(&config).join(std::ffi::OsStr::new("\n")).to_string_lossy().into_owned()
+}
+
+/// Nominal rates are multiples of it, so a measured one is never near the border of a step.
+const RATE_STEP_KHZ: u64 = 50_000;
 
 #[cfg(test)]
 mod tests {
@@ -194,6 +224,18 @@ mod tests {
         assert!(text(&config).contains("tsc_early_khz=2000000"));
         config.machine.accel = Accel::Kvm;
         assert!(!text(&config).contains("tsc_early_khz"));
+    }
+
+    #[test]
+    fn the_identity_is_the_argv_but_for_the_noise_of_a_measurement() {
+        let known = config(Memory::Anonymous, false).machine;
+        let at = |khz| machine_identity(&Machine { tsc_khz: Some(khz), ..known.clone() });
+        assert_eq!(at(2_449_871), at(2_450_114));
+        assert_ne!(at(2_450_000), at(2_600_000));
+        assert!(at(2_450_000).contains("norandmaps"));
+        assert_ne!(at(2_000_000), machine_identity(&Machine { accel: Accel::Kvm, ..known.clone() }));
+        let moved = Machine { kernel: "/other/k".into(), tsc_khz: Some(2_000_000), ..known.clone() };
+        assert_eq!(at(2_000_000), machine_identity(&moved));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 use crate::cmdline::{VmConfig, argv, fd};
 use crate::qmp::{Event, Qmp, QmpError};
 use command_fds::{CommandFdExt, FdMapping};
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -8,6 +10,7 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::mpsc;
+use warren_proto::guest::exchange;
 
 /// The guest channel's socket in the VM's folder. QEMU listens.
 pub const GUEST_SOCKET: &str = "guest.sock";
@@ -28,6 +31,9 @@ pub enum SpawnError {
     /// A socket pair could not be made.
     #[error("make a socket pair")]
     Socket(#[source] std::io::Error),
+    /// There is no memory for the disk through which files pass.
+    #[error("make the exchange disk")]
+    Exchange(#[source] std::io::Error),
     /// QEMU ended, or did not greet in time; its own words follow.
     #[error("QEMU did not come up: {0}")]
     Dead(String),
@@ -71,6 +77,7 @@ pub struct Vm {
     events: mpsc::Receiver<Event>,
     dir: PathBuf,
     dir_fd: OwnedFd,
+    exchange: File,
 }
 
 impl Vm {
@@ -83,15 +90,18 @@ impl Vm {
         net: OwnedFd,
     ) -> Result<(Vm, ChildStdout, ChildStderr), SpawnError> {
         let _ = std::fs::remove_file(dir.join(GUEST_SOCKET));
-        let dir_fd = std::fs::File::open(dir).map_err(SpawnError::Socket)?.into();
+        let dir_fd = File::open(dir).map_err(SpawnError::Socket)?.into();
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(SpawnError::Socket)?;
         ours.set_nonblocking(true).map_err(SpawnError::Socket)?;
+        let exchange = exchange_memory().map_err(SpawnError::Exchange)?;
+        let theirs_of_exchange = exchange.try_clone().map_err(SpawnError::Exchange)?.into();
         let mut command = Command::new(&config.machine.qemu);
         command.args(argv(config)).current_dir(dir).env_clear();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mappings = vec![
             FdMapping { parent_fd: theirs.into(), child_fd: fd::QMP },
             FdMapping { parent_fd: net, child_fd: fd::NET },
+            FdMapping { parent_fd: theirs_of_exchange, child_fd: fd::EXCHANGE },
         ];
         let exec_failed = |source| SpawnError::Exec { program: config.machine.qemu.display().to_string(), source };
         command.fd_mappings(mappings).map_err(|e| exec_failed(std::io::Error::other(e)))?;
@@ -104,7 +114,9 @@ impl Vm {
         };
         let stream = UnixStream::from_std(ours).map_err(SpawnError::Socket)?;
         match tokio::time::timeout(GREETING_WAIT_MAX, Qmp::start(stream)).await {
-            Ok(Ok((qmp, events))) => Ok((Vm { child, qmp, events, dir: dir.to_owned(), dir_fd }, stdout, stderr)),
+            Ok(Ok((qmp, events))) => {
+                Ok((Vm { child, qmp, events, dir: dir.to_owned(), dir_fd, exchange }, stdout, stderr))
+            }
             Ok(Err(_)) | Err(_) => {
                 let _ = child.start_kill();
                 Err(SpawnError::Dead(last_words(&mut stderr).await))
@@ -120,6 +132,11 @@ impl Vm {
     /// The VM's folder.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The memory that the guest sees as its exchange disk, see [`warren_proto::guest::exchange`].
+    pub fn exchange(&self) -> &File {
+        &self.exchange
     }
 
     /// QEMU's process id, while it lives.
@@ -159,6 +176,13 @@ impl Vm {
         let path = self.socket_path(name);
         UnixStream::connect(&path).await.map_err(|e| VmError::io("connect to", &path, e))
     }
+}
+
+/// Memory as a file; pages exist from their first use on.
+fn exchange_memory() -> std::io::Result<File> {
+    let file = File::from(memfd_create("warren-exchange", MemfdFlags::CLOEXEC)?);
+    file.set_len(exchange::start_of(exchange::PIECES))?;
+    Ok(file)
 }
 
 /// What a dying QEMU said, for people.

@@ -1,8 +1,10 @@
+use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use warren_proto::guest::exchange;
 
 /// Label of the disk with modules and stand-in tools.
 const TOOLS_LABEL: &[u8; 16] = b"warren-tools\0\0\0\0";
@@ -65,6 +67,16 @@ pub(super) fn list() -> io::Result<Vec<Disk>> {
     names.into_iter().map(disk).collect()
 }
 
+/// The disk through which large files pass, taken out of `disks`; to be read and written past the page cache only.
+pub(super) fn take_exchange(disks: &mut Vec<Disk>) -> io::Result<Option<File>> {
+    let Some(at) = disks.iter().position(|disk| disk.serial().is_some_and(|serial| serial == exchange::SERIAL)) else {
+        return Ok(None);
+    };
+    let disk = disks.remove(at);
+    let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+    Ok(Some(rustix::fs::open(&disk.device, flags, Mode::empty())?.into()))
+}
+
 /// The device of the disk with the tools' label. A guest without works, as far as its image does.
 pub(super) fn find_tools(disks: &[Disk]) -> io::Result<Option<PathBuf>> {
     for disk in disks {
@@ -112,9 +124,18 @@ impl RootDisk {
 
 impl Disk {
     fn sectors(&self) -> io::Result<u64> {
+        self.attribute("size")?.parse().map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// The name that the host gave it.
+    fn serial(&self) -> Option<String> {
+        self.attribute("serial").ok()
+    }
+
+    fn attribute(&self, attribute: &str) -> io::Result<String> {
         let name = self.device.file_name().unwrap_or_default();
-        let text = fs::read_to_string(Path::new("/sys/block").join(name).join("size"))?;
-        text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
+        let text = fs::read_to_string(Path::new("/sys/block").join(name).join(attribute))?;
+        Ok(text.trim().to_owned())
     }
 
     /// Makes the driver read the disk's size, where the host has not announced it.

@@ -39,7 +39,8 @@ pub fn run() -> Result<std::convert::Infallible, BootError> {
     rustix::process::umask(rustix::fs::Mode::from(0o022));
     step("mount kernel file systems", mounts::mount_kernel_file_systems())?;
     kernel_modules::load_early();
-    let disks = step("find disks", disks::list())?;
+    let mut disks = step("find disks", disks::list())?;
+    let exchange = step("open the exchange disk", disks::take_exchange(&mut disks))?;
     let tools = step("find the tools disk", disks::find_tools(&disks))?;
     step("mount the tools disk", mounts::mount_tools(tools.as_deref()))?;
     let root_disk = step("find the root disk", disks::find_root(disks, tools.as_deref()))?;
@@ -49,7 +50,8 @@ pub fn run() -> Result<std::convert::Infallible, BootError> {
     let runtime = step("start the runtime", runtime)?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let device = step("find the agent's port", port::find().await)?;
-        let agent = step("start the agent", Agent::new(Path::new(CGROUPS), Guest::waiting(root_disk, staged)))?;
+        let agent =
+            step("start the agent", Agent::new(Path::new(CGROUPS), Guest::waiting(root_disk, staged), exchange))?;
         agent.run_background();
         let mut port = step("open the agent's port", Port::open(&device))?;
         loop {

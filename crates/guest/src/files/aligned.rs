@@ -1,9 +1,7 @@
 use bytes::Bytes;
+use warren_proto::guest::exchange::ALIGN;
 
-/// What addresses, lengths and offsets of reads and writes past the page cache are multiples of, bytes.
-pub(super) const ALIGN: usize = 4096;
-
-/// Memory at an aligned address.
+/// Memory at an address that reads and writes past the page cache take.
 #[derive(Debug)]
 pub(super) struct Aligned {
     memory: Vec<u8>,

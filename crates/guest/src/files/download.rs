@@ -1,21 +1,24 @@
+use super::give::{Loan, give};
 use super::source::Source;
 use super::{FileUser, open_regular, path_of, run_as};
 use crate::agent::Agent;
-use crate::http::{Outgoing, Query, Refusal, Responder, answer_refusal};
+use crate::http::{Incoming, Outgoing, Query, Refusal, Responder, answer_refusal};
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{HeaderMap, HeaderValue, Response, header};
 use std::fs::File;
-use std::rc::Rc;
 
 /// `GET /download?path=`: the file's bytes. A file that shrinks meanwhile ends the stream with an error, not short.
-pub async fn download(agent: Rc<Agent>, query: Query<'_>, mut respond: Responder) {
-    match open(&agent, query).await {
-        Ok((file, len)) => send(&agent, file, len, respond).await,
+pub async fn download(agent: &Agent, query: Query<'_>, head: &HeaderMap, body: Incoming, mut respond: Responder) {
+    match open(agent, query).await {
+        Ok((file, len)) => match Loan::offered(agent, head, len) {
+            Some(loan) => give(loan, file, len, body, respond).await,
+            None => send(agent, file, len, respond).await,
+        },
         Err(refusal) => answer_refusal(&mut respond, refusal),
     }
 }
 
-async fn open(agent: &Rc<Agent>, query: Query<'_>) -> Result<(File, u64), Refusal> {
+async fn open(agent: &Agent, query: Query<'_>) -> Result<(File, u64), Refusal> {
     let path = path_of(query)?;
     let user = FileUser::default_of(agent)?;
     let work = {

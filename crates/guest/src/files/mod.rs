@@ -4,6 +4,7 @@
 mod aligned;
 mod as_user;
 mod download;
+mod give;
 mod json_text;
 mod read_file;
 mod sink;

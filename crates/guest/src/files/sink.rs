@@ -3,9 +3,13 @@ use super::source::set_direct;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
+use warren_proto::guest::exchange::{ALIGN, PIECE_LEN};
 
-/// Bytes written at once past the page cache. A multiple of [`super::aligned::ALIGN`].
-const BLOCK_LEN: usize = 512 << 10;
+/// Bytes written at once past the page cache: a piece of the exchange disk becomes a block without a copy.
+const BLOCK_LEN: usize = PIECE_LEN;
+/// Bytes taken at once from the exchange disk without a block of memory. A multiple of [`ALIGN`].
+const TAKEN_LEN: usize = 64 << 10;
 
 /// Where the bytes of an upload go.
 ///
@@ -43,12 +47,35 @@ impl Sink {
         while !data.is_empty() {
             data = &data[block.fill(data)..];
             if block.len == BLOCK_LEN {
-                self.is_direct = self.is_direct || set_direct(&self.file, true).is_ok();
-                self.write_out(block.filled())?;
-                block.len = 0;
+                self.write_block(&mut block)?;
             }
         }
         self.block = Some(block);
+        Ok(())
+    }
+
+    /// Appends `len` bytes, at most a piece, that start at `at` of the exchange disk.
+    pub(super) fn take(&mut self, disk: &File, at: u64, len: usize) -> io::Result<()> {
+        if let Some(mut block) = self.block.take_if(|block| block.len == 0 && len == BLOCK_LEN) {
+            disk.read_exact_at(block.memory.bytes_mut(), at)?;
+            block.len = len;
+            self.write_block(&mut block)?;
+            self.block = Some(block);
+            return Ok(());
+        }
+        let mut memory = Aligned::new(TAKEN_LEN);
+        for offset in (0..len).step_by(TAKEN_LEN) {
+            let part = TAKEN_LEN.min(len - offset);
+            disk.read_exact_at(&mut memory.bytes_mut()[..part.next_multiple_of(ALIGN)], at + offset as u64)?;
+            self.write(&memory.bytes()[..part])?;
+        }
+        Ok(())
+    }
+
+    fn write_block(&mut self, block: &mut Block) -> io::Result<()> {
+        self.is_direct = self.is_direct || set_direct(&self.file, true).is_ok();
+        self.write_out(block.filled())?;
+        block.len = 0;
         Ok(())
     }
 
@@ -121,6 +148,28 @@ mod tests {
                 sink.finish().unwrap();
                 assert!(std::fs::read(&path).unwrap() == data, "{parts} × {len}");
             }
+        }
+    }
+
+    #[test]
+    fn pieces_of_the_exchange_disk_are_appended_in_any_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let content: Vec<u8> = (0..3 * PIECE_LEN).map(|n| (n / 7) as u8).collect();
+        std::fs::write(dir.path().join("disk"), &content).unwrap();
+        let disk = File::open(dir.path().join("disk")).unwrap();
+        for by_blocks in [false, true] {
+            let path = dir.path().join("file");
+            let mut sink = Sink::new(File::create(&path).unwrap(), by_blocks);
+            let taken =
+                [(0, PIECE_LEN), (2, PIECE_LEN), (1, 1), (0, TAKEN_LEN + 3), (1, PIECE_LEN), (2, PIECE_LEN - 1)];
+            let mut wanted = Vec::new();
+            for (piece, len) in taken {
+                let at = piece * PIECE_LEN;
+                sink.take(&disk, at as u64, len).unwrap();
+                wanted.extend_from_slice(&content[at..at + len]);
+            }
+            sink.finish().unwrap();
+            assert!(std::fs::read(&path).unwrap() == wanted, "by blocks: {by_blocks}");
         }
     }
 

@@ -1,10 +1,10 @@
-use super::aligned::{ALIGN, Aligned};
+use super::aligned::Aligned;
 use bytes::Bytes;
-use rustix::buffer::spare_capacity;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, preadv2};
 use std::fs::File;
 use std::io;
+use warren_proto::guest::exchange::ALIGN;
 
 /// Bytes read at once. A multiple of [`ALIGN`].
 const BLOCK_LEN: usize = 256 << 10;
@@ -31,7 +31,11 @@ impl Source {
             Some(block) => block,
             None => {
                 let file = self.file;
-                let work = move || read_disk(&file, self.offset).map(|block| (file, block));
+                let work = move || {
+                    let mut block = Aligned::new(BLOCK_LEN);
+                    let len = read_disk(&file, self.offset, block.bytes_mut())?;
+                    Ok((file, block.into_bytes(len)))
+                };
                 let read = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
                 let (file, block) = read?;
                 self.file = file;
@@ -43,31 +47,30 @@ impl Source {
         Ok((self, block))
     }
 
-    /// What the page cache holds of the next bytes; `None` where it holds nothing, or the file system cannot tell.
     fn read_cached(&self, len: usize) -> Option<Bytes> {
         let mut block = vec![0; len];
-        let slices = &mut [IoSliceMut::new(&mut block)];
-        let len = preadv2(&self.file, slices, self.offset, ReadWriteFlags::NOWAIT).ok()?;
+        let len = read_cached(&self.file, self.offset, &mut block)?;
         block.truncate(len);
         Some(block.into())
     }
 }
 
-/// Reads a block, past the page cache where that works.
-fn read_disk(file: &File, offset: u64) -> io::Result<Bytes> {
+/// What the page cache holds at `offset`; `None` where it holds nothing, or the file system cannot tell.
+pub(super) fn read_cached(file: &File, offset: u64, block: &mut [u8]) -> Option<usize> {
+    preadv2(file, &mut [IoSliceMut::new(block)], offset, ReadWriteFlags::NOWAIT).ok()
+}
+
+/// Reads into `block`, which is aligned, past the page cache where that works.
+pub(super) fn read_disk(file: &File, offset: u64, block: &mut [u8]) -> io::Result<usize> {
     if offset.is_multiple_of(ALIGN as u64) && set_direct(file, true).is_ok() {
-        let mut block = Aligned::new(BLOCK_LEN);
-        let read = rustix::io::pread(file, block.bytes_mut(), offset);
+        let read = rustix::io::pread(file, &mut *block, offset);
         set_direct(file, false)?;
         match read {
-            Ok(len) => return Ok(block.into_bytes(len)),
             Err(Errno::INVAL) => {}
-            Err(error) => return Err(error.into()),
+            read => return Ok(read?),
         }
     }
-    let mut block = Vec::with_capacity(BLOCK_LEN);
-    rustix::io::pread(file, spare_capacity(&mut block), offset)?;
-    Ok(block.into())
+    Ok(rustix::io::pread(file, block, offset)?)
 }
 
 /// Fails on file systems that know no such reads and writes.

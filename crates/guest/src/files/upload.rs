@@ -67,6 +67,11 @@ impl Upload {
         self.sink.write(data)
     }
 
+    /// Appends what starts at `at` of the exchange disk.
+    pub(super) fn take(&mut self, disk: &File, at: u64, len: usize) -> io::Result<()> {
+        self.sink.take(disk, at, len)
+    }
+
     /// Puts it in its place, with mode and owner of the file that was there.
     pub(super) fn commit(mut self) -> io::Result<()> {
         self.sink.finish()?;

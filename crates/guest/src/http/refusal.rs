@@ -46,6 +46,11 @@ impl Refusal {
         };
         Self { status, code, message: format!("{object}: {error}") }
     }
+
+    /// As it is sent.
+    pub fn into_error(self) -> GuestError {
+        GuestError { code: self.code.to_owned(), message: self.message }
+    }
 }
 
 impl From<BodyError> for Refusal {
@@ -73,6 +78,5 @@ pub fn answer_json(respond: &mut Responder, status: StatusCode, value: &impl Ser
 
 /// Answers with an error.
 pub fn answer_refusal(respond: &mut Responder, refusal: Refusal) {
-    let Refusal { status, code, message } = refusal;
-    answer_json(respond, status, &GuestError { code: code.to_owned(), message });
+    answer_json(respond, refusal.status, &refusal.into_error());
 }

@@ -93,7 +93,7 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
     if let Some(network) = &asked.network {
         steps.run("network", || network::configure(network))?;
     }
-    let answer = InitDone { steps_ms: steps.0 };
+    let answer = InitDone { steps_ms: steps.0, has_exchange: agent.exchange.is_some() };
     let done = Done { sandbox_id: asked.sandbox_id.clone(), hostname: asked.hostname.clone(), answer: answer.clone() };
     let old_hostname = guest.done.replace(done).map(|done| done.hostname);
     let start_command = asked.start_command.clone().filter(|_| is_new_root);

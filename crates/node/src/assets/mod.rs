@@ -95,7 +95,18 @@ fn key(host: &HostFiles, agent: &[u8]) -> Result<String, AssetsError> {
         hash.update(modified.map_or(0, |d| d.as_nanos()).to_le_bytes());
     }
     hash.update(host.release.as_bytes());
-    Ok(hash.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect())
+    hash.update(tools::NOHUP);
+    hash.update(modules::EARLY.join("\n"));
+    Ok(hex_prefix(hash))
+}
+
+/// A digest short enough for a file's name, long enough that two things never share it by chance.
+pub(crate) fn short_digest(of: &[u8]) -> String {
+    hex_prefix(Sha256::new().chain_update(of))
+}
+
+fn hex_prefix(hash: Sha256) -> String {
+    hash.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
 /// The agent as `/init` and the modules that it needs to find its devices.

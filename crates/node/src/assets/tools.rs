@@ -10,7 +10,7 @@ use warren_image::ext4::{ExtraContent, ExtraFile, Options, from_directory};
 const LABEL: &str = "warren-tools";
 
 /// Debian's busybox has no `nohup`, with which clients start their background jobs.
-const NOHUP: &str = "#!/dev/warren/tools/bin/bash\n\
+pub(super) const NOHUP: &str = "#!/dev/warren/tools/bin/bash\n\
     trap '' HUP\n\
     [[ -t 1 ]] && { exec >>nohup.out || exec >>\"$HOME/nohup.out\" || exit 127; }\n\
     [[ -t 2 ]] && exec 2>&1\n\

@@ -3,6 +3,7 @@
 //! The guest is hostile: everything that comes from it is bounded by the limits here and validated before use.
 
 pub mod command_session;
+pub mod exchange;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -95,6 +96,9 @@ pub struct GuestNetwork {
 pub struct InitDone {
     /// Milliseconds of each step, for measurements.
     pub steps_ms: BTreeMap<String, f64>,
+    /// Whether the agent takes and gives files through the [`exchange`] disk.
+    #[serde(default)]
+    pub has_exchange: bool,
 }
 
 /// A refusal or failure of the agent, with an HTTP status of 4xx or 5xx.

@@ -13,8 +13,8 @@ use tokio_util::task::TaskTracker;
 const STREAMS_MAX: u32 = 4096;
 /// HTTP/2: window of one stream, bytes.
 const STREAM_WINDOW: u32 = 1 << 20;
-/// HTTP/2: window of one connection, bytes.
-const CONNECTION_WINDOW: u32 = 8 << 20;
+/// HTTP/2: window of one connection, bytes. More than the public client's 90 streams can fill: uploads that wait for their guest do not stop the others.
+const CONNECTION_WINDOW: u32 = 128 << 20;
 /// HTTP/2: time between two pings of a silent connection, and the longest wait for their answer.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_WAIT_MAX: Duration = Duration::from_secs(60);

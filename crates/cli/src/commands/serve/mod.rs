@@ -7,6 +7,7 @@ mod lock;
 mod logging;
 mod open_files;
 mod registries;
+mod sys;
 mod tls;
 
 use crate::args::ServeArgs;
@@ -31,6 +32,7 @@ const GATEWAY_PATH: &str = "/gw";
 
 /// Serves until it is asked to end. Sandboxes outlive it.
 pub(crate) fn run(args: ServeArgs) -> Result<Exit, Failure> {
+    sys::limit_arenas();
     logging::start(args.log_format);
     let data_dir = places::data_dir(args.data_dir.clone(), &places::process_env, places::is_root());
     let data_dir = std::path::absolute(&data_dir).map_err(|source| ServeError::DataDir { path: data_dir, source })?;

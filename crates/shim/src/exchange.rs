@@ -1,0 +1,130 @@
+//! The exchange disk of one machine: whose pieces are lent to which transfer. See [`warren_proto::guest::exchange`].
+
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use warren_proto::guest::exchange::{PIECES, PIECES_LENT, start_of};
+
+/// Shared by all transfers of a machine; cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Exchange(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    memory: File,
+    /// Pieces that no transfer has. Those of a transfer that ended without the guest's word are never lent again.
+    free: Mutex<Vec<u32>>,
+    lost: Mutex<usize>,
+}
+
+impl Exchange {
+    /// Takes the memory that the guest sees as its disk.
+    pub(crate) fn new(memory: File) -> Self {
+        Self(Arc::new(Inner { memory, free: Mutex::new((0..PIECES).collect()), lost: Mutex::default() }))
+    }
+
+    /// Lends a transfer its pieces, if enough are free.
+    pub(crate) fn lend(&self) -> Option<Loan> {
+        let mut free = self.0.free();
+        let at = free.len().checked_sub(PIECES_LENT)?;
+        Some(Loan { exchange: self.clone(), pieces: free.split_off(at) })
+    }
+
+    /// Puts bytes into a piece.
+    pub(crate) fn write(&self, bytes: &[u8], piece: u32, offset: usize) -> std::io::Result<()> {
+        self.0.memory.write_all_at(bytes, start_of(piece) + offset as u64)
+    }
+
+    /// Takes `len` bytes out, that start at `at` of the disk.
+    pub(crate) fn read(&self, at: u64, len: usize) -> std::io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.0.memory.read_exact_at(&mut bytes, at)?;
+        Ok(bytes)
+    }
+}
+
+impl Inner {
+    fn free(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lost(&self) -> MutexGuard<'_, usize> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Pieces that one transfer works with. They come back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Loan {
+    exchange: Exchange,
+    pieces: Vec<u32>,
+}
+
+impl Loan {
+    /// The disk.
+    pub(crate) fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
+
+    /// Which.
+    pub(crate) fn pieces(&self) -> &[u32] {
+        &self.pieces
+    }
+
+    /// Gives them up: the guest may still write to them.
+    pub(crate) fn lose(mut self) {
+        *self.exchange.0.lost() += std::mem::take(&mut self.pieces).len();
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        let inner = &self.exchange.0;
+        let mut free = inner.free();
+        free.append(&mut self.pieces);
+        if free.len() + *inner.lost() == PIECES as usize {
+            // Nothing is under way: the memory goes back to the machine. If it cannot, it stays, and is bounded.
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = fallocate(&inner.memory, flags, 0, start_of(PIECES));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn exchange() -> Exchange {
+        let memory = File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+        memory.set_len(start_of(PIECES)).unwrap();
+        Exchange::new(memory)
+    }
+
+    #[test]
+    fn no_piece_is_lent_twice_and_memory_goes_when_all_are_back() {
+        let exchange = exchange();
+        let loans: Vec<Loan> = std::iter::from_fn(|| exchange.lend()).collect();
+        let mut pieces: Vec<u32> = loans.iter().flat_map(|loan| loan.pieces().to_vec()).collect();
+        pieces.sort_unstable();
+        assert_eq!(pieces, (0..PIECES).collect::<Vec<_>>());
+        exchange.write(b"some", 3, 9).unwrap();
+        assert_eq!(exchange.read(start_of(3) + 10, 3).unwrap(), b"ome");
+        assert!(exchange.0.memory.metadata().unwrap().blocks() > 0);
+        drop(loans);
+        assert_eq!(exchange.0.memory.metadata().unwrap().blocks(), 0);
+        assert!(exchange.lend().is_some());
+    }
+
+    #[test]
+    fn lost_pieces_do_not_come_back() {
+        let exchange = exchange();
+        exchange.lend().unwrap().lose();
+        let lendable: Vec<Loan> = std::iter::from_fn(|| exchange.lend()).collect();
+        assert_eq!(lendable.len() * PIECES_LENT, PIECES as usize - PIECES_LENT);
+        exchange.write(b"some", 0, 0).unwrap();
+        drop(lendable);
+        assert_eq!(exchange.0.memory.metadata().unwrap().blocks(), 0);
+    }
+}
