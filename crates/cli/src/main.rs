@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Result<Exit, Failure> {
     let printer = Printer::new(cli.global.output, cli.global.quiet);
     match cli.command {
-        Command::Shim(args) => commands::shim::run(&args.dir),
+        Command::Shim(args) => commands::shim::run(args),
         Command::Serve(args) => commands::serve::run(args),
         Command::Doctor(args) => commands::doctor::run(args.data_dir, &printer),
         Command::Completions(args) => commands::completions::run(args.shell),

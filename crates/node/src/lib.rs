@@ -14,6 +14,7 @@ mod gateway;
 mod host;
 mod node;
 mod sandbox;
+mod sealed;
 mod shim_client;
 mod template;
 

@@ -5,7 +5,7 @@ use crate::admit::{Promised, capacity_mib};
 use crate::assets::{self, AssetsError};
 use crate::ended::EndedRecords;
 use crate::host;
-use crate::sandbox::{Adopted, Driver, Folder, Handle, Intent, Services, Waiters};
+use crate::sandbox::{Adopted, Driver, Folder, Handle, Intent, Jails, Services, Waiters};
 use crate::shim_client::{ProcessHandle, ProcessName, ShimClient};
 use crate::template::Templates;
 use std::collections::{HashMap, VecDeque};
@@ -140,6 +140,7 @@ impl Node {
             images,
             templates,
             starts: Semaphore::new(cores * STARTS_PER_CORE),
+            jails: locks_shims_in(simulated).then(Jails::default),
             ended,
             observations: broadcast::channel(limits::OBSERVATIONS_QUEUED_MAX).0,
         });
@@ -250,7 +251,7 @@ impl Node {
             process.kill();
             process.gone(ADOPT_WAIT).await;
         }
-        let had_machine = folder.path().join(warren_shim::DISK_FILE).exists();
+        let had_machine = folder.vm().join(warren_shim::DISK_FILE).exists();
         let end = folder.end().or_else(|| {
             had_machine.then(|| End {
                 reason: EndReason::NodeLost,
@@ -283,6 +284,18 @@ impl Node {
 }
 
 /// What guests boot from, and the accelerator that runs them.
+/// Whether shims get a user and a file system of their own.
+fn locks_shims_in(simulated: bool) -> bool {
+    if simulated || !rustix::process::geteuid().is_root() {
+        return false;
+    }
+    let possible = warren_shim::jail::is_possible();
+    if !possible {
+        tracing::warn!("the kernel does not let shims be locked in: they run as root; `warren doctor` tells more");
+    }
+    possible
+}
+
 async fn real_machine(config: &NodeConfig) -> Result<(Machine, Verdict), OpenError> {
     let data_dir = &config.data_dir;
     let host_files = assets::find().map_err(AssetsError::from)?;

@@ -1,6 +1,7 @@
 //! Starting a shim, and talking to one over its socket.
 
 use bytes::Bytes;
+use command_fds::{CommandFdExt, FdMapping};
 use http_body_util::{BodyExt, Full, Limited, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -8,9 +9,11 @@ use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::ffi::OsStr;
+use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +21,7 @@ use tokio::net::UnixStream;
 use tokio::sync::watch;
 use warren_proto::guest::limits;
 use warren_proto::shim::{ShimState, paths};
+use warren_shim::Jail;
 
 /// Origin that HTTP/2 wants and nobody reads.
 const ORIGIN: &str = "http://shim";
@@ -49,19 +53,43 @@ pub(crate) struct ShimClient {
     gone: watch::Receiver<bool>,
 }
 
-/// Binds the shim's socket in `dir` and starts the shim with it as standard input: clients may connect from the first moment.
+/// How a shim starts that is locked in.
+pub(crate) struct JailedStart {
+    /// Where it locks itself in.
+    pub(crate) jail: Jail,
+    /// What its machine's memory starts from.
+    pub(crate) memory: Arc<File>,
+}
+
+impl JailedStart {
+    /// Descriptor of the memory in the shim.
+    const MEMORY_FD: i32 = 3;
+
+    /// Path of the memory as the shim sees it.
+    pub(crate) fn memory_path() -> PathBuf {
+        format!("/proc/self/fd/{}", Self::MEMORY_FD).into()
+    }
+}
+
+/// Binds the shim's socket in the sandbox's folder `dir` and starts the shim with it as standard input: clients may connect from the
+/// first moment. The shim works in the VM's folder below it, in a jail if it gets one.
 ///
 /// The shim is in a session of its own, so that nothing sent to our terminal reaches it. Returns its pid.
-pub(crate) fn spawn(warren: &Path, dir: &Path) -> std::io::Result<u32> {
-    let folder = std::fs::File::open(dir)?;
+pub(crate) fn spawn(warren: &Path, dir: &Path, start: Option<JailedStart>) -> std::io::Result<u32> {
+    let folder = File::open(dir)?;
     let socket = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), warren_shim::SHIM_SOCKET);
     let _ = std::fs::remove_file(&socket);
     let listener = std::os::unix::net::UnixListener::bind(&socket)?;
-    let log = std::fs::File::create(dir.join(warren_shim::LOG_FILE))?;
-    let child = Command::new(warren)
-        .arg("shim")
-        .arg("--dir")
-        .arg(dir)
+    let log = File::create(dir.join(warren_shim::LOG_FILE))?;
+    let mut command = Command::new(warren);
+    command.arg("shim").arg("--dir").arg(dir.join(warren_shim::VM_DIR));
+    if let Some(JailedStart { jail, memory }) = start {
+        let memory = FdMapping { parent_fd: memory.try_clone()?.into(), child_fd: JailedStart::MEMORY_FD };
+        command.fd_mappings(vec![memory]).map_err(std::io::Error::other)?;
+        command.arg("--uid").arg(jail.uid.to_string());
+        command.args(jail.readable.iter().flat_map(|path| [OsStr::new("--readable"), path.as_os_str()]));
+    }
+    let child = command
         .stdin(Stdio::from(OwnedFd::from(listener)))
         .stdout(Stdio::from(log.try_clone()?))
         .stderr(Stdio::from(log))
@@ -80,7 +108,7 @@ impl ShimClient {
     /// Connects to the shim in `dir`.
     pub(crate) async fn connect(dir: &Path) -> Result<ShimClient, ShimClientError> {
         let io = |action| move |source| ShimClientError::Io { action, source };
-        let folder = std::fs::File::open(dir).map_err(io("open the sandbox's folder"))?;
+        let folder = File::open(dir).map_err(io("open the sandbox's folder"))?;
         let socket = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), warren_shim::SHIM_SOCKET);
         let stream = UnixStream::connect(socket).await.map_err(io("connect to the shim"))?;
         let handshake = http2::Builder::new(TokioExecutor::new())

@@ -1,12 +1,12 @@
 //! The one task that owns a sandbox: waits, acts, and tells `machine` what happened.
 
+use crate::END_FILE;
 use crate::api::{self, Requests};
 use crate::channel::{self, Channel, GuestSender};
 use crate::console::Console;
 use crate::guest::{self, Guest};
 use crate::machine::{self, Event};
 use crate::start::{Parts, Started, start};
-use crate::{END_FILE, SHIM_SOCKET};
 use hyper::Method;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -247,7 +247,6 @@ impl Driver {
             tracing::error!(%error, "write {END_FILE}");
         }
         self.apply(Event::Ended(end));
-        let _ = std::fs::remove_file(SHIM_SOCKET);
         let state = self.state.borrow().clone();
         over.reply.map(|reply| (reply, state))
     }

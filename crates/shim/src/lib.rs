@@ -2,7 +2,7 @@
 //!
 //! A shim outlives the node process that started it. It never outlives its sandbox: whatever ends the machine, the shim kills what is
 //! left of it, writes `end.json` and exits.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod api;
 mod body;
@@ -11,22 +11,28 @@ mod console;
 mod driver;
 mod exchange;
 pub mod guest;
+pub mod jail;
 mod machine;
 mod network;
 mod start;
+mod sys;
 mod transfer;
 
 pub use body::{AnyBody, Piped};
 pub use console::Console;
+pub use jail::Jail;
 use std::path::Path;
 
 /// The shim's socket in its sandbox's folder.
 pub const SHIM_SOCKET: &str = "shim.sock";
-/// How it ended, written by the shim as its last act: [`warren_proto::shim::End`] as JSON.
-pub const END_FILE: &str = "end.json";
 /// The shim's log in its sandbox's folder.
 pub const LOG_FILE: &str = "shim.log";
-/// The sandbox's disk in its folder, made by the node before it asks for a boot.
+/// The folder in the sandbox's folder that the shim and its VMM work in. What is in it may be the work of a VMM that a guest has
+/// taken over: the node follows no link there, and trusts nothing that it reads.
+pub const VM_DIR: &str = "vm";
+/// How it ended, in the VM's folder, written by the shim as its last act: [`warren_proto::shim::End`] as JSON.
+pub const END_FILE: &str = "end.json";
+/// The sandbox's disk in the VM's folder, made by the node before it asks for a boot.
 pub const DISK_FILE: &str = "disk.qcow2";
 
 /// Why a shim could not do its work.
@@ -39,16 +45,22 @@ pub struct ShimError {
     source: std::io::Error,
 }
 
-/// Runs the shim of the sandbox in `dir` until the sandbox has ended. Blocks.
+/// Runs the shim of the sandbox whose VM's folder is `dir` until the sandbox has ended, in a jail if it was given one. Blocks.
 ///
 /// One thread: the VMM is bound to the life of the thread that spawned it.
-pub fn main(dir: &Path) -> Result<(), ShimError> {
+pub fn main(dir: &Path, jail: Option<&Jail>) -> Result<(), ShimError> {
     let failed = |action| {
         let dir = dir.display().to_string();
         move |source| ShimError { action, dir, source }
     };
     // Standard error is the sandbox's log file.
     let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).try_init();
+    if let Some(jail) = jail {
+        jail::enter(dir, jail).map_err(failed("lock the shim in"))?;
+    }
+    // An escaped VMM of the same user must not look into this process.
+    let undumpable = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    undumpable.map_err(|error| failed("hide the shim's memory")(error.into()))?;
     // Sockets are named relative to here, so that the depth of the data directory does not matter.
     std::env::set_current_dir(dir).map_err(failed("change folder"))?;
     let runtime =

@@ -8,7 +8,7 @@ use warren_net::{GATEWAY, GUEST, GUEST_PREFIX_LEN, NetConfig, Network, NetworkHa
 use warren_proto::guest::GuestNetwork;
 
 /// Where the kernel lists its routes, local addresses among them.
-const FIB_TRIE: &str = "/proc/net/fib_trie";
+const FIB_TRIE: &str = "/proc/self/net/fib_trie";
 
 /// Starts the network on our end of the guest's link.
 pub(crate) fn start(link: StdStream, policy: EgressPolicy) -> std::io::Result<NetworkHandle> {

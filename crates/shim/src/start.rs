@@ -5,7 +5,7 @@ use crate::channel::{self, Channel, ChannelError};
 use crate::console::Console;
 use crate::exchange::Exchange;
 use crate::guest::{self, AskError};
-use crate::network;
+use crate::{jail, network};
 use hyper::Method;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,6 +27,8 @@ const INIT_WAIT: Duration = Duration::from_secs(60);
 pub(crate) enum StartError {
     #[error("{0}")]
     Spawn(#[from] SpawnError),
+    #[error("give up the rights that the VMM's start needed: {0}")]
+    Seal(#[source] std::io::Error),
     #[error("restore the machine: {0}")]
     Restore(#[from] VmError),
     #[error("start the network: {0}")]
@@ -81,6 +83,7 @@ pub(crate) async fn start(
     parts.network = Some(network::start(ours, boot.egress.clone()).map_err(StartError::Network)?);
     boot.init.network = Some(network::guest_network());
     let (vm, stdout, stderr) = Vm::spawn(Path::new("."), &vm_config(boot), theirs.into()).await?;
+    jail::seal().map_err(StartError::Seal)?;
     console.follow(stdout);
     console.follow(stderr);
     spawned(vm.pid());

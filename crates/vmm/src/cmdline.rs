@@ -14,6 +14,8 @@ pub(crate) mod fd {
     pub(crate) const NET: i32 = 4;
     /// Memory of the owner that the guest sees as a disk.
     pub(crate) const EXCHANGE: i32 = 5;
+    /// The file that memory starts from, open for reading.
+    pub(crate) const MEMORY: i32 = 6;
 }
 
 /// Bytes of translated code that one emulated VM may keep, MiB. QEMU's own default grows with guest memory.
@@ -106,7 +108,10 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
     let size = format!(",id=ram,size={memory_mib}M");
     let backend = match &config.files.memory {
         Memory::Shared(file) => joined(&[&"memory-backend-file", &size, &",share=on,mem-path=", &escaped(file)]),
-        Memory::Private(file) => joined(&[&"memory-backend-file", &size, &",share=off,mem-path=", &escaped(file)]),
+        // By its descriptor: the owner can open it where QEMU's rights or its view of the file system do not reach.
+        Memory::Private(_) => {
+            format!("memory-backend-file{size},share=off,mem-path=/proc/self/fd/{}", fd::MEMORY).into()
+        }
         Memory::Anonymous => joined(&[&"memory-backend-ram", &size]),
     };
     add("-object", backend);
@@ -202,7 +207,7 @@ mod tests {
     #[test]
     fn a_restored_machine_never_writes_its_template() {
         let line = text(&config(Memory::Private("base.mem".into()), true));
-        assert!(line.contains("size=512M,share=off,mem-path=base.mem"), "{line}");
+        assert!(line.contains("size=512M,share=off,mem-path=/proc/self/fd/6"), "{line}");
         assert!(line.contains("-incoming defer"));
     }
 

@@ -1,17 +1,29 @@
 //! What the child does between fork and exec, and the host's time stamp counter.
 
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use tokio::process::Command;
 
-/// Lets the child be killed when the thread that spawned it ends: a VMM never outlives its shim.
+/// Readies the child: no network and no System V objects but its own, where the kernel lets it; and it is killed when the thread that
+/// spawned it ends, so that a VMM never outlives its shim.
 ///
 /// The spawning thread must be the one that lives as long as the owner, so callers spawn from a current-thread runtime or from
 /// the main thread.
-pub(crate) fn die_with_parent(command: &mut Command) {
+pub(crate) fn ready(command: &mut Command) {
     let hook = || {
+        let own = UnshareFlags::NEWNET | UnshareFlags::NEWIPC;
+        // SAFETY: in a forked child with one thread, which shares nothing with its parent.
+        let unshared = unsafe { unshare_unsafe(own) };
+        if unshared.is_err() {
+            // Without the right to do that, in a user name space, whose maker has it. Where that is forbidden too, QEMU has the
+            // owner's network, of which it makes no use.
+            // SAFETY: as above.
+            let _ = unsafe { unshare_unsafe(UnshareFlags::NEWUSER | own) };
+        }
+        // After the change of rights, which clears it.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         Ok(())
     };
-    // SAFETY: the hook makes one prctl call through raw syscalls: it allocates nothing and takes no lock, so it is sound in a forked child.
+    // SAFETY: the hook makes a few raw system calls: it allocates nothing and takes no lock, so it is sound in a forked child.
     unsafe { command.pre_exec(hook) };
 }
 

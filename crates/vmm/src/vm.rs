@@ -1,4 +1,4 @@
-use crate::cmdline::{VmConfig, argv, fd};
+use crate::cmdline::{Memory, VmConfig, argv, fd};
 use crate::qmp::{Event, Qmp, QmpError};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -34,6 +34,14 @@ pub enum SpawnError {
     /// There is no memory for the disk through which files pass.
     #[error("make the exchange disk")]
     Exchange(#[source] std::io::Error),
+    /// What memory starts from cannot be opened.
+    #[error("open the template's memory {path}: {source}", path = path.display())]
+    Memory {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// QEMU ended, or did not greet in time; its own words follow.
     #[error("QEMU did not come up: {0}")]
     Dead(String),
@@ -98,14 +106,18 @@ impl Vm {
         let mut command = Command::new(&config.machine.qemu);
         command.args(argv(config)).current_dir(dir).env_clear();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let mappings = vec![
+        let mut mappings = vec![
             FdMapping { parent_fd: theirs.into(), child_fd: fd::QMP },
             FdMapping { parent_fd: net, child_fd: fd::NET },
             FdMapping { parent_fd: theirs_of_exchange, child_fd: fd::EXCHANGE },
         ];
+        if let Memory::Private(file) = &config.files.memory {
+            let opened = File::open(file).map_err(|source| SpawnError::Memory { path: file.clone(), source })?;
+            mappings.push(FdMapping { parent_fd: opened.into(), child_fd: fd::MEMORY });
+        }
         let exec_failed = |source| SpawnError::Exec { program: config.machine.qemu.display().to_string(), source };
         command.fd_mappings(mappings).map_err(|e| exec_failed(std::io::Error::other(e)))?;
-        crate::sys::die_with_parent(&mut command);
+        crate::sys::ready(&mut command);
         let mut child = command.spawn().map_err(exec_failed)?;
         // The command holds our copies of the child's descriptors: without this, QEMU's death would not close its sockets.
         drop(command);

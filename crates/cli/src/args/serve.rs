@@ -54,7 +54,13 @@ pub(crate) enum LogFormat {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ShimArgs {
-    /// Folder of the sandbox
+    /// Folder of the sandbox's VM
     #[arg(long)]
     pub(crate) dir: PathBuf,
+    /// User and group to become, in a file system that holds little else than the folder
+    #[arg(long, requires = "readable")]
+    pub(crate) uid: Option<u32>,
+    /// What of the host is seen there
+    #[arg(long)]
+    pub(crate) readable: Vec<PathBuf>,
 }

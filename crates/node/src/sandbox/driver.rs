@@ -1,21 +1,24 @@
 //! The one task that owns a sandbox on this node.
 
+use super::uids::{TakenUid, Uids};
 use super::{Activity, Event, Folder, Intent, apply};
 use crate::ended::{Ended, EndedRecords};
 use crate::expiry::{self, Clocks};
 use crate::host::{now_ms, random};
-use crate::shim_client::{self, ProcessHandle, ProcessName, ShimClient};
+use crate::sealed::SealedMemories;
+use crate::shim_client::{self, JailedStart, ProcessHandle, ProcessName, ShimClient};
 use crate::template::Templates;
 use base64::Engine as _;
 use hyper::Method;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
 use warren_model::{EndReason, SandboxId, SandboxSpec};
 use warren_proto::guest::Init;
 use warren_proto::node::{ImageRecord, Observation};
-use warren_proto::shim::{Boot, End, Machine, Phase, ShimState, Terminate, paths};
+use warren_proto::shim::{Boot, End, Machine, Phase, ShimState, Template, Terminate, paths};
+use warren_shim::Jail;
 
 /// Time for a start command between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
@@ -30,6 +33,13 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// Pause between two looks at a shim that refuses to answer but lives.
 const STATE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
+/// What locked-in shims are and start from.
+#[derive(Default)]
+pub(crate) struct Jails {
+    uids: Arc<Uids>,
+    memories: SealedMemories,
+}
+
 /// What the driver of each sandbox uses.
 pub(crate) struct Services {
     pub(crate) warren: PathBuf,
@@ -39,6 +49,8 @@ pub(crate) struct Services {
     /// Starts that may run at once.
     pub(crate) starts: Semaphore,
     pub(crate) ended: EndedRecords,
+    /// `None` where shims are not locked in.
+    pub(crate) jails: Option<Jails>,
     pub(crate) observations: broadcast::Sender<Observation>,
 }
 
@@ -75,6 +87,8 @@ pub(crate) struct Driver {
     terminations: mpsc::Receiver<Termination>,
     /// Keeps the image's bytes while the sandbox needs them.
     lease: Option<warren_image::Lease>,
+    /// The user that the shim and its VMM are, where they are locked in.
+    uid: Option<TakenUid>,
     processes: Vec<ProcessHandle>,
     waiters: Waiters,
 }
@@ -122,6 +136,7 @@ impl Driver {
             shim,
             terminations,
             lease: None,
+            uid: None,
             processes: Vec::new(),
             waiters: Vec::new(),
         };
@@ -148,6 +163,7 @@ impl Driver {
     /// From an adoption to the end.
     pub(crate) async fn adopt(mut self, adopted: Adopted) -> Waiters {
         self.lease = adopted.lease;
+        self.uid = self.intent.uid.zip(self.services.jails.as_ref()).map(|(uid, jails)| jails.uids.take_again(uid));
         if let Some(digest) = self.intent.image_digest.clone() {
             self.tell(Event::ImageReady { digest });
         }
@@ -180,12 +196,13 @@ impl Driver {
         let permit = self.unless_terminated(services.starts.acquire()).await?;
         self.tell(Event::Provisioning);
         let template = self.unless_terminated(services.templates.get(spec.shape)).await?;
-        let template = template.map_err(|e| Over::new(EndReason::StartFailed, e.to_string()))?;
-        let overlay = self.folder.path().join(warren_shim::DISK_FILE);
+        let mut template = template.map_err(|e| Over::new(EndReason::StartFailed, e.to_string()))?;
+        let overlay = self.folder.vm().join(warren_shim::DISK_FILE);
         super::disk::make(&overlay, &disk, spec.disk_mib)
             .map_err(|e| Over::new(EndReason::StartFailed, format!("make the sandbox's disk: {e}")))?;
         let failed = |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, format!("start the shim: {e}"));
-        let pid = shim_client::spawn(&services.warren, self.folder.path()).map_err(|e| failed(&e))?;
+        let jail = self.jail(&mut template, disk).await.map_err(|e| failed(&e))?;
+        let pid = shim_client::spawn(&services.warren, self.folder.path(), jail).map_err(|e| failed(&e))?;
         self.processes.extend(ProcessHandle::open(pid));
         // A crash before this is written leaves a shim that was never asked to boot, which ends by itself.
         self.intent.shim = ProcessName::of(pid);
@@ -198,6 +215,32 @@ impl Driver {
         let state = self.follow_start(&client, state).await?;
         drop(permit);
         Ok((client, state))
+    }
+
+    /// Where the shim is locked in, if this node can: the VM's folder is given to the user that it becomes, and `template` starts from
+    /// memory that is handed to it.
+    async fn jail(&mut self, template: &mut Template, image_disk: PathBuf) -> std::io::Result<Option<JailedStart>> {
+        let services = self.services.clone();
+        let Some(jails) = &services.jails else { return Ok(None) };
+        let taken = jails.uids.take().ok_or_else(|| std::io::Error::other("no user is free to run it"))?;
+        let uid = self.uid.insert(taken).number();
+        self.intent.uid = Some(uid);
+        self.folder.write_intent(&self.intent)?;
+        self.folder.give_vm_to(uid)?;
+        let memory = jails.memories.get(&template.memory).await?;
+        template.memory = JailedStart::memory_path();
+        let machine = &services.machine;
+        let mut readable = vec![
+            machine.kernel.clone(),
+            machine.initramfs.clone(),
+            machine.tools_disk.clone(),
+            template.state.clone(),
+            image_disk,
+        ];
+        // QEMU's own files lie beside its folder of programs.
+        let prefix = machine.qemu.parent().and_then(Path::parent);
+        readable.extend(prefix.filter(|prefix| *prefix != Path::new("/")).map(Path::to_owned));
+        Ok(Some(JailedStart { jail: Jail { uid, readable }, memory }))
     }
 
     async fn follow_start(&mut self, client: &ShimClient, mut state: ShimState) -> Result<ShimState, Over> {
@@ -397,7 +440,7 @@ fn boot_request(
     spec: SandboxSpec,
     image: &ImageRecord,
     machine: &Machine,
-    template: warren_proto::shim::Template,
+    template: Template,
 ) -> std::io::Result<Boot> {
     let mut env = image.env.clone();
     env.extend(spec.env);

@@ -2,12 +2,17 @@
 
 use crate::ended::write_whole;
 use crate::shim_client::ProcessName;
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use warren_model::{SandboxId, SandboxSpec, Shape};
 use warren_proto::shim::End;
 
 const INTENT_FILE: &str = "spec.json";
+/// Longest word of a shim on how it ended, bytes: 1 MiB of logs, escaped.
+const END_LEN_MAX: u64 = 16 << 20;
 
 /// What a restart must know of a sandbox; no secret, no environment.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -22,6 +27,9 @@ pub(crate) struct Intent {
     pub(crate) has_start_command: bool,
     /// Its shim, once there is one.
     pub(crate) shim: Option<ProcessName>,
+    /// The user that the shim and its VMM are, where they are locked in.
+    #[serde(default)]
+    pub(crate) uid: Option<u32>,
 }
 
 impl Intent {
@@ -35,6 +43,7 @@ impl Intent {
             idle_timeout: spec.idle_timeout,
             has_start_command: spec.start_command.is_some(),
             shim: None,
+            uid: None,
         }
     }
 }
@@ -49,6 +58,7 @@ impl Folder {
         use std::os::unix::fs::DirBuilderExt;
         let folder = Folder(root.join(id.as_str()));
         std::fs::DirBuilder::new().mode(0o700).create(&folder.0)?;
+        std::fs::DirBuilder::new().mode(0o700).create(folder.vm())?;
         folder.write_intent(intent)?;
         Ok(folder)
     }
@@ -68,13 +78,29 @@ impl Folder {
         &self.0
     }
 
+    /// The folder in it that the shim and its VMM work in, see [`warren_shim::VM_DIR`].
+    pub(crate) fn vm(&self) -> PathBuf {
+        self.0.join(warren_shim::VM_DIR)
+    }
+
+    /// Gives the VM's folder with what is in it to the user that the shim becomes.
+    pub(crate) fn give_vm_to(&self, uid: u32) -> std::io::Result<()> {
+        let vm = self.vm();
+        for entry in std::fs::read_dir(&vm)? {
+            std::os::unix::fs::lchown(entry?.path(), Some(uid), Some(uid))?;
+        }
+        std::os::unix::fs::chown(&vm, Some(uid), Some(uid))
+    }
+
     pub(crate) fn write_intent(&self, intent: &Intent) -> std::io::Result<()> {
         write_whole(&self.0.join(INTENT_FILE), &serde_json::to_vec(intent)?)
     }
 
     /// How the shim said that it ended, if it did.
     pub(crate) fn end(&self) -> Option<End> {
-        serde_json::from_slice(&std::fs::read(self.0.join(warren_shim::END_FILE)).ok()?).ok()
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(self.vm().join(warren_shim::END_FILE), flags, Mode::empty()).ok()?);
+        serde_json::from_reader(BufReader::new(file.take(END_LEN_MAX))).ok()
     }
 
     /// Removes the folder: the last effect.

@@ -5,8 +5,9 @@ mod disk;
 mod driver;
 mod folder;
 mod machine;
+mod uids;
 
 pub(crate) use activity::{Activity, Operation};
-pub(crate) use driver::{Adopted, Driver, Handle, Services, Waiters};
+pub(crate) use driver::{Adopted, Driver, Handle, Jails, Services, Waiters};
 pub(crate) use folder::{Folder, Intent};
 pub(crate) use machine::{Event, apply, pending};

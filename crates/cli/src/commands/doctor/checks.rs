@@ -1,4 +1,4 @@
-use super::facts::{DataDir, Facts, Found, Kvm};
+use super::facts::{DataDir, Facts, Found, Kvm, Rights};
 use serde::Serialize;
 
 /// Least memory for one small sandbox beside the server, MiB.
@@ -52,7 +52,7 @@ pub(super) fn evaluate(facts: &Facts) -> Vec<Check> {
         memory(facts),
         ok("cpu", format!("{} cores", facts.cores)),
         open_files(facts.open_files),
-        rights(facts.root),
+        rights(facts.rights),
         debootstrap(&facts.debootstrap),
     ]
 }
@@ -170,14 +170,27 @@ fn open_files((_, hard): (Option<u64>, Option<u64>)) -> Check {
     }
 }
 
-fn rights(root: bool) -> Check {
-    ok("rights", if root { AS_ROOT } else { AS_USER })
+fn rights(rights: Rights) -> Check {
+    match rights {
+        Rights::Root { locks_in: true } => ok("rights", LOCKED_IN),
+        Rights::Root { locks_in: false } => warn("rights", ROOT_ONLY, ROOT_FIX),
+        Rights::User { name_spaces: true } => ok("rights", USER),
+        Rights::User { name_spaces: false } => warn("rights", USER_ONLY, USER_FIX),
+    }
 }
 
-/// What isolates a sandbox's QEMU from the host when the server runs as root.
-const AS_ROOT: &str = "root: QEMU runs under its seccomp filter";
-/// The same for an ordinary user.
-const AS_USER: &str = "ordinary user: QEMU runs under its seccomp filter, with this user's rights";
+/// What isolates a sandbox's QEMU from the host, beyond the virtual machine.
+const LOCKED_IN: &str = "root: each sandbox's processes are a user of their own, in a file system of their own; QEMU has no network, no \
+                         capability, and its seccomp filter";
+const ROOT_ONLY: &str =
+    "root, but the kernel does not let sandboxes be locked in: QEMU runs as root under its seccomp filter";
+const ROOT_FIX: &str =
+    "use a kernel from 5.8 on, give the container CAP_SYS_ADMIN, or run the server as an ordinary user";
+const USER: &str = "ordinary user: QEMU runs with this user's rights, without network, under its seccomp filter; root would add a user and \
+                    a file system of its own for each sandbox";
+const USER_ONLY: &str = "ordinary user: QEMU runs with this user's rights and network, under its seccomp filter";
+const USER_FIX: &str =
+    "sysctl user.max_user_namespaces=65536 kernel.unprivileged_userns_clone=1, or run the server as root";
 
 fn debootstrap(found: &Found) -> Check {
     match found {
@@ -213,7 +226,7 @@ mod tests {
             memory_free_mib: 32_000,
             open_files: (Some(1024), Some(1 << 20)),
             cores: 8,
-            root: true,
+            rights: Rights::Root { locks_in: true },
         }
     }
 
@@ -253,6 +266,23 @@ mod tests {
         assert_eq!(of(Kvm::Opens, Some(("tcg", "no boot"))).status, Status::Warn);
         assert_eq!(of(Kvm::Absent, None).status, Status::Warn);
         assert!(of(Kvm::Refused("denied".into()), None).fix.expect("a fix").contains("kvm"));
+    }
+
+    #[test]
+    fn it_says_what_isolates_a_sandbox() {
+        let of = |rights| {
+            let mut found = evaluate(&Facts { rights, ..facts() }).into_iter().filter(|check| check.name == "rights");
+            let check = found.next().expect("there");
+            (check.status, check.detail, check.fix)
+        };
+        let (status, detail, _) = of(Rights::Root { locks_in: true });
+        assert!(status == Status::Ok && detail.contains("a user of their own"), "{detail}");
+        let (status, detail, _) = of(Rights::User { name_spaces: true });
+        assert!(status == Status::Ok && detail.contains("root would add"), "{detail}");
+        for less in [Rights::Root { locks_in: false }, Rights::User { name_spaces: false }] {
+            let (status, detail, fix) = of(less);
+            assert!(status == Status::Warn && fix.is_some(), "{detail}");
+        }
     }
 
     #[test]

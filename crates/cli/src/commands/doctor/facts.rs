@@ -21,7 +21,14 @@ pub(super) struct Facts {
     /// Files that a process may have open: now, and at most.
     pub(super) open_files: (Option<u64>, Option<u64>),
     pub(super) cores: usize,
-    pub(super) root: bool,
+    pub(super) rights: Rights,
+}
+
+/// With which rights we run, and what the kernel lets us do with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rights {
+    Root { locks_in: bool },
+    User { name_spaces: bool },
 }
 
 /// Something that is there, or what to do to have it.

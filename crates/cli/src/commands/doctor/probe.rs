@@ -1,4 +1,4 @@
-use super::facts::{DataDir, Facts, Found, Kvm};
+use super::facts::{DataDir, Facts, Found, Kvm, Rights};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixListener;
@@ -27,8 +27,18 @@ pub(super) fn facts(data_dir: &Path) -> Facts {
         memory_free_mib: meminfo_mib(&meminfo, "MemAvailable"),
         open_files: (limit.current, limit.maximum),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
-        root: crate::places::is_root(),
+        rights: rights(),
     }
+}
+
+fn rights() -> Rights {
+    if crate::places::is_root() {
+        return Rights::Root { locks_in: warren_shim::jail::is_possible() };
+    }
+    // The first is of every kernel, the second of Debian's; where the kernel has none of them, it has no user name spaces.
+    let allows = |path: &str| std::fs::read_to_string(path).ok().map(|text| text.trim() != "0");
+    let general = allows("/proc/sys/user/max_user_namespaces").unwrap_or(false);
+    Rights::User { name_spaces: general && allows("/proc/sys/kernel/unprivileged_userns_clone").unwrap_or(true) }
 }
 
 fn accel_word(verdict: &warren_node::AccelVerdict) -> String {

@@ -38,6 +38,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<Exit, Failure> {
     let data_dir = std::path::absolute(&data_dir).map_err(|source| ServeError::DataDir { path: data_dir, source })?;
     let lock = DataDirLock::take(&data_dir)?;
     open_files::raise();
+    // Shims that are locked in read images and templates as another user; what is secret is closed by its own mode, and by the folder's.
+    rustix::process::umask(rustix::fs::Mode::from(0o022));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
