@@ -8,7 +8,7 @@ CARGO ?= cargo
 GUEST_TARGET := x86_64-unknown-linux-gnu
 GUEST_FLAGS := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static"
 
-.PHONY: help build guest quickstart test check fmt fmt-check lint deny unit conformance conformance-all bench clean
+.PHONY: help build guest quickstart test check fmt fmt-check lint deny unit conformance bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,10 +42,7 @@ deny: ## licenses, advisories, banned crates
 unit: ## the tests beside the code
 	scripts/unit.sh
 
-conformance: ## the unmodified `prime` clients against a real server and real VMs, line by line of the checklist
-	cd tests/conformance && ./run.sh test_account.py test_control.py test_gateway_wire.py test_gateway_exec.py test_gateway_files.py
-
-conformance-all: ## the slower suites too: images, faults, pains, loads, verifiers
+conformance: ## the unmodified `prime` clients against a real server and real VMs; images, faults, loads, isolation
 	tests/conformance/run.sh
 
 bench: build ## the speed table, both sides in one run

@@ -237,24 +237,48 @@ def memory(bench: Bench) -> Row:
 
 
 def transfer(bench: Bench) -> Row:
-    row = Row(f"transfer: upload and download of {TRANSFER_MB} MB by the SDK, against docker cp", ">= 100 MB/s each")
+    import httpx
+
+    row = Row(f"transfer: upload and download of {TRANSFER_MB} MB, by the CLI and by the SDK, against docker cp", ">= 100 MB/s each")
     sandbox = bench.sandbox(memory_gb=1)
     bench.docker("run", "--detach", "--name", "files", "bench:v1", "sleep", "inf")
     source, back = bench.folder / "source", bench.folder / "back"
     source.write_bytes(os.urandom(TRANSFER_MB * MB))
-    sides = {name: row.side(name, "MB/s") for name in ("warren upload", "warren download", "docker cp in", "docker cp out")}
-    for _ in range(TRANSFERS):
-        for name, action in (
-            ("warren upload", lambda: bench.client.upload_file(sandbox, "/large", str(source))),
-            ("warren download", lambda: bench.client.download_file(sandbox, "/large", str(back))),
-            ("docker cp in", lambda: bench.docker("cp", str(source), "files:/large")),
-            ("docker cp out", lambda: bench.docker("cp", "files:/large", str(bench.folder / "of-docker"))),
-        ):
-            sides[name].add(TRANSFER_MB / timed(action) * 1000)
-        assert back.stat().st_size == TRANSFER_MB * MB
+    env = {"PRIME_API_BASE_URL": bench.server.url, "PRIME_API_KEY": bench.server.api_key}
+    with Sink() as sink:
+        actions = {
+            "warren sandbox upload": lambda: bench.warren("sandbox", "upload", sandbox, str(source), "/large", env=env),
+            "warren sandbox download": lambda: bench.warren("sandbox", "download", sandbox, "/large", str(back), env=env),
+            "SDK upload_file": lambda: bench.client.upload_file(sandbox, "/large", str(source)),
+            "SDK's client, to a server that drops what it gets": lambda: httpx.post(sink.url, files={"file": ("f", source.read_bytes())}, timeout=60, trust_env=False),
+            "SDK download_file": lambda: bench.client.download_file(sandbox, "/large", str(back)),
+            "docker cp in": lambda: bench.docker("cp", str(source), "files:/large"),
+            "docker cp out": lambda: bench.docker("cp", "files:/large", str(bench.folder / "of-docker")),
+        }
+        sides = {name: row.side(name, "MB/s") for name in actions}
+        for _ in range(TRANSFERS):
+            for name, action in actions.items():
+                back.unlink(missing_ok=True)
+                sides[name].add(TRANSFER_MB / timed(action) * 1000)
+                assert "download" not in name or back.stat().st_size == TRANSFER_MB * MB
+    row.notes.append("the SDK holds a file in memory and copies what it has not sent yet at each send: the line with the server that drops all is its own limit")
     bench.docker("rm", "--force", "files")
     bench.client.delete(sandbox)
     return row
+
+
+class Sink:
+    """A server in a process of its own that reads an upload as fast as it can and drops it."""
+
+    def __enter__(self) -> Sink:
+        self._process = subprocess.Popen([sys.executable, Path(__file__).with_name("sink.py")], stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout
+        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}/"
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 ROWS: dict[str, Callable[[Bench], Row]] = {"start": start, "exec": exec_true, "convert": convert, "memory": memory, "transfer": transfer}

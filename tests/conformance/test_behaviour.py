@@ -104,7 +104,7 @@ def test_a_1_gib_upload_and_download_with_flat_memory(server: Server, client: Sa
         client.download_file(sandbox.id, "/large", str(back))
     assert hashlib.sha256(back.read_bytes()).hexdigest() == digest
     assert all(kib < FLAT_MIB << 10 for kib in watch.most.values()), watch.most
-    assert int(client.execute_command(sandbox.id, "awk '/VmHWM/ {print $2}' /proc/1/status").stdout) < 16 << 10
+    assert int(client.execute_command(sandbox.id, "awk '/VmHWM/ {print $2}' /proc/1/status").stdout) < 8 << 10
 
 
 EDGES = [0, 1, 128 * 1024 - 1, 128 * 1024, 512 * 1024 - 1, 512 * 1024, 512 * 1024 + 1, 4 * MIB, 5 * MIB + 4097]

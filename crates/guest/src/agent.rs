@@ -14,16 +14,27 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::runtime::Runtime;
+use tokio::sync::{Notify, Semaphore};
 
 /// Bytes that wait to be sent, all streams together.
 const OUTGOING_LEN_MAX: usize = 1 << 20;
 /// Transfers of files at once with a block of memory.
-const FILE_BLOCKS_MAX: usize = 4;
+const FILE_BLOCKS_MAX: usize = 3;
 /// Streams of input at once.
 const INPUT_STREAMS_MAX: usize = 8;
+/// Threads for what may block, such as files. No file is opened in a way that waits for somebody else.
+const BLOCKING_THREADS_MAX: usize = 16;
+/// Time after a transfer until its memory goes back to the kernel: others may follow.
+const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
 /// How long emptied cgroups may wait for their removal.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the agent runs on: one thread, and others for what may block.
+pub fn runtime() -> io::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_io().enable_time().max_blocking_threads(BLOCKING_THREADS_MAX).build()
+}
 
 /// The agent: one task's worth of state, shared by reference.
 pub struct Agent {
@@ -41,6 +52,8 @@ pub struct Agent {
     pub input_streams: Semaphore,
     /// Transfers of files that may have a block of memory; the others are slower.
     pub file_blocks: Semaphore,
+    /// Told at the end of each transfer of a file.
+    pub transfer_ended: Notify,
     /// The disk through which large files pass, see [`warren_proto::guest::exchange`].
     pub exchange: Option<Arc<File>>,
     /// For reads from commands.
@@ -66,6 +79,7 @@ impl Agent {
             outgoing: Budget::new(OUTGOING_LEN_MAX),
             input_streams: Semaphore::new(INPUT_STREAMS_MAX),
             file_blocks: Semaphore::new(FILE_BLOCKS_MAX),
+            transfer_ended: Notify::new(),
             exchange: exchange.map(Arc::new),
             scratch: RefCell::new(vec![0; crate::session::READ_LEN_MAX].into()),
             defaults: RefCell::default(),
@@ -83,6 +97,17 @@ impl Agent {
         tokio::task::spawn_local(async move { oom.run().await });
         let agent = self.clone();
         tokio::task::spawn_local(async move { agent.keep_cgroups().await });
+        let agent = self.clone();
+        tokio::task::spawn_local(async move { agent.keep_small().await });
+    }
+
+    /// Gives back what transfers of files needed.
+    async fn keep_small(&self) {
+        loop {
+            self.transfer_ended.notified().await;
+            tokio::time::sleep(GIVE_BACK_AFTER).await;
+            crate::sys::give_memory_back();
+        }
     }
 
     /// Removes cgroups that the end of an orphan may have emptied.

@@ -7,13 +7,15 @@ use h2::RecvStream;
 use http::{Method, Request, StatusCode};
 use std::rc::Rc;
 use tokio::io::{AsyncRead, AsyncWrite};
-use warren_proto::guest::limits::{FRAME_LEN_MAX, JSON_LEN_MAX, STREAMS_MAX};
+use warren_proto::guest::limits::{JSON_LEN_MAX, STREAMS_MAX};
 use warren_proto::guest::paths;
 
 /// Window of one request's body, bytes: what the host may send ahead of the agent's taking it.
-const STREAM_WINDOW: u32 = 256 << 10;
+const STREAM_WINDOW: u32 = 128 << 10;
 /// Window of all bodies together, bytes; with what waits to be sent, it bounds the agent's memory.
-const CONNECTION_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Largest data frame that the host may send, bytes: one is held as a whole.
+const FRAME_LEN_MAX: u32 = 64 << 10;
 /// Longest list of headers of one request, bytes.
 const HEADERS_LEN_MAX: u32 = 16 << 10;
 /// Most bytes of one stream that wait in the connection.
@@ -52,8 +54,14 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
         return connect::serve(agent, method, &head.headers, body, respond).await;
     }
     match (&head.method, path) {
-        (&Method::PUT, paths::FILES) => files::write(&agent, query, &head.headers, body, respond).await,
-        (&Method::GET, paths::DOWNLOAD) => files::download(&agent, query, &head.headers, body, respond).await,
+        (&Method::PUT, paths::FILES) => {
+            files::write(&agent, query, &head.headers, body, respond).await;
+            agent.transfer_ended.notify_one();
+        }
+        (&Method::GET, paths::DOWNLOAD) => {
+            files::download(&agent, query, &head.headers, body, respond).await;
+            agent.transfer_ended.notify_one();
+        }
         (&Method::GET, paths::READ_FILE) => files::read_file(agent, query, respond).await,
         (&Method::GET, paths::STATUS) => status::status(agent, respond).await,
         (&Method::POST, paths::INIT) => with_json(respond, body, async |asked| init::initialise(&agent, asked)).await,

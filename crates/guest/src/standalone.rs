@@ -1,6 +1,6 @@
 //! The agent as an ordinary process on a host, for tests and development: commands and files without a VM.
 
-use crate::agent::Agent;
+use crate::agent::{Agent, runtime};
 use crate::command::Defaults;
 use crate::init::Guest;
 use crate::report;
@@ -15,8 +15,7 @@ use tokio::net::UnixListener;
 pub fn run(socket: &Path, cgroup: &Path) -> io::Result<()> {
     // As the first process of a machine is by nature.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    tokio::task::LocalSet::new().block_on(&runtime, async {
+    tokio::task::LocalSet::new().block_on(&runtime()?, async {
         let agent = Agent::new(cgroup, Guest::none(), None)?;
         *agent.defaults.borrow_mut() = Some(Rc::new(Defaults { hostname: "localhost".into(), ..Defaults::default() }));
         agent.run_background();

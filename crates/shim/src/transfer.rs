@@ -1,7 +1,7 @@
 //! Large files between a client and the guest, through the exchange disk. See [`warren_proto::guest::exchange`] for the exchange of
 //! records; whatever does not fit it goes over the channel as it is.
 
-use crate::body::{AnyBody, Feed, piped, whole};
+use crate::body::{AnyBody, Feed, Unread, piped, whole};
 use crate::channel::GuestSender;
 use crate::exchange::{Exchange, Loan};
 use bytes::{Bytes, BytesMut};
@@ -266,7 +266,7 @@ impl Giving {
         self.returned.end().await;
         match sent {
             Ok(sent) if Some(sent) == length => client.end().await,
-            Ok(_) => {}
+            Ok(sent) => tracing::warn!(sent, length, "the guest ended a download before its end"),
             Err(Unsent::Client) => {
                 while let Some(frame) = records.frame().await {
                     if frame.is_err() {
@@ -274,15 +274,26 @@ impl Giving {
                     }
                 }
             }
-            Err(Unsent::Guest) => self.loan.lose(),
+            Err(Unsent::Guest(problem)) => {
+                tracing::warn!(problem, "a download was cut off");
+                self.loan.lose();
+            }
         }
     }
 }
 
-/// Why a download was not sent to its end: who gave up, or made no sense.
+/// Why a download was not sent to its end.
 enum Unsent {
+    /// The client gave up.
     Client,
-    Guest,
+    /// The guest gave up, or makes no sense.
+    Guest(String),
+}
+
+impl Unsent {
+    fn guest(problem: impl std::fmt::Display) -> Self {
+        Unsent::Guest(problem.to_string())
+    }
 }
 
 /// Passes filled pieces on until the records end, and counts their bytes.
@@ -290,16 +301,17 @@ async fn pump(body: &mut Incoming, returned: &Feed, exchange: &Exchange, client:
     let mut records = Records::default();
     let mut sent = 0;
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(|_| Unsent::Guest)?.into_data() {
+        if let Ok(data) = frame.map_err(Unsent::guest)?.into_data() {
             records.push(&data);
         }
         while let Some(record) = records.next_record() {
-            let at = record.filled_at().ok_or(Unsent::Guest)?;
-            let bytes = exchange.read(at, record.len as usize).map_err(|_| Unsent::Guest)?;
+            let at = record.filled_at().ok_or_else(|| Unsent::guest(format_args!("no piece is {record:?}")))?;
+            let bytes = exchange.read(at, record.len as usize).map_err(Unsent::guest)?;
             let back = Bytes::from_owner(Record { len: 0, ..record }.encode());
-            returned.send(back).await.map_err(|_| Unsent::Guest)?;
+            // A guest that has filled its last piece takes none back.
+            let _ = returned.send(back).await;
             sent += bytes.len() as u64;
-            client.send(bytes.into()).await.map_err(|_| Unsent::Client)?;
+            client.send(bytes.into()).await.map_err(|Unread| Unsent::Client)?;
         }
     }
     Ok(sent)

@@ -11,7 +11,7 @@ pub use disks::{RootDisk, Superblock, superblock};
 pub use mounts::Staged;
 pub(crate) use settings::INTERFACE;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, runtime};
 use crate::channel::{Port, agree};
 use crate::init::Guest;
 use crate::report;
@@ -46,8 +46,7 @@ pub fn run() -> Result<std::convert::Infallible, BootError> {
     let root_disk = step("find the root disk", disks::find_root(disks, tools.as_deref()))?;
     settings::apply();
     let staged = step("stage mounts", Staged::open())?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    let runtime = step("start the runtime", runtime)?;
+    let runtime = step("start the runtime", runtime())?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let device = step("find the agent's port", port::find().await)?;
         let agent =

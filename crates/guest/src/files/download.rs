@@ -2,10 +2,15 @@ use super::give::{Loan, give};
 use super::source::Source;
 use super::{FileUser, open_regular, path_of, run_as};
 use crate::agent::Agent;
-use crate::http::{Incoming, Outgoing, Query, Refusal, Responder, answer_refusal};
+use crate::http::{CHUNK_LEN_MAX, Incoming, Outgoing, Query, Refusal, Responder, answer_refusal};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use std::fs::File;
+use std::future::poll_fn;
+use warren_proto::guest::exchange::ALIGN;
+
+/// Bytes read and sent at once. A multiple of [`ALIGN`] that one frame takes.
+const BLOCK_LEN: usize = CHUNK_LEN_MAX / ALIGN * ALIGN;
 
 /// `GET /download?path=`: the file's bytes. A file that shrinks meanwhile ends the stream with an error, not short.
 pub async fn download(agent: &Agent, query: Query<'_>, head: &HeaderMap, body: Incoming, mut respond: Responder) {
@@ -41,15 +46,20 @@ async fn send(agent: &Agent, file: File, len: u64, mut respond: Responder) {
     let mut source = Source::new(file, 0);
     let mut left = expected.unwrap_or(u64::MAX);
     while left > 0 {
-        let Ok((rest, block)) = source.next(left).await else { return };
+        // Memory is taken only for what can go at once: clients that read slowly hold none.
+        let want = left.min(BLOCK_LEN as u64) as usize;
+        let Ok(room) = poll_fn(|cx| out.poll_room(want, want.min(ALIGN), cx)).await else { return };
+        let len = if room.len() > ALIGN { room.len() / ALIGN * ALIGN } else { room.len() };
+        let Ok((rest, block)) = source.next(len).await else { return };
         source = rest;
         if block.is_empty() {
             break;
         }
         left -= block.len() as u64;
-        if out.write(block).await.is_err() {
+        if out.send(block, room).is_err() {
             return;
         }
+        out.rest();
     }
     if expected.is_none() || left == 0 {
         out.finish(Bytes::new());

@@ -2,6 +2,7 @@ use super::aligned::Aligned;
 use super::source::{read_cached, read_disk};
 use crate::agent::Agent;
 use crate::http::{Budget, Incoming, Outgoing, Responder};
+use crate::report;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use std::fs::File;
@@ -56,8 +57,15 @@ pub(super) async fn give(mut loan: Loan<'_>, mut file: File, len: u64, mut body:
             disk.write_all_at(&block.bytes()[..filled.next_multiple_of(ALIGN)], exchange::start_of(piece))?;
             Ok::<_, io::Error>((file, block, filled))
         };
-        let Ok(Ok((file_back, block_back, filled))) = tokio::task::spawn_blocking(work).await else { break };
-        (file, block) = (file_back, block_back);
+        let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        let filled;
+        (file, block, filled) = match done {
+            Ok(done) => done,
+            Err(error) => {
+                report!("download: at {offset} of {len}: {error}");
+                break;
+            }
+        };
         let record = Record { piece, len: filled as u32 };
         if filled == 0 || out.send_now(Bytes::from_owner(record.encode())).is_err() {
             break;

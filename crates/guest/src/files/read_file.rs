@@ -59,13 +59,16 @@ fn length_by_reading(file: &mut File) -> std::io::Result<u64> {
     Ok(len)
 }
 
+/// Bytes read at once; as JSON they may become six times as many.
+const BLOCK_LEN: u64 = 64 << 10;
+
 async fn send(mut out: Outgoing, file: File, total: u64, part: Window) -> Result<(), Gone> {
     let mut source = Source::new(file, part.offset);
     let mut text = JsonText::default();
     let mut json = b"{\"content\":\"".to_vec();
     let mut size = 0;
     while size < part.len {
-        let (rest, block) = source.next(part.len - size).await.map_err(|_| Gone)?;
+        let (rest, block) = source.next((part.len - size).min(BLOCK_LEN) as usize).await.map_err(|_| Gone)?;
         source = rest;
         if block.is_empty() {
             break;

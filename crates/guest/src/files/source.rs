@@ -6,9 +6,6 @@ use std::fs::File;
 use std::io;
 use warren_proto::guest::exchange::ALIGN;
 
-/// Bytes read at once. A multiple of [`ALIGN`].
-const BLOCK_LEN: usize = 256 << 10;
-
 /// A file that is sent, block by block.
 ///
 /// What is in the page cache is copied from there at once. What is not comes straight from the disk, beside the agent's thread:
@@ -24,15 +21,14 @@ impl Source {
         Self { file, offset }
     }
 
-    /// The next block, of at most `left` bytes; empty at the end of the file.
-    pub(super) async fn next(mut self, left: u64) -> io::Result<(Self, Bytes)> {
-        let len = left.min(BLOCK_LEN as u64) as usize;
+    /// The next block, of at most `len` bytes; empty at the end of the file.
+    pub(super) async fn next(mut self, len: usize) -> io::Result<(Self, Bytes)> {
         let block = match self.read_cached(len) {
             Some(block) => block,
             None => {
                 let file = self.file;
                 let work = move || {
-                    let mut block = Aligned::new(BLOCK_LEN);
+                    let mut block = Aligned::new(len.next_multiple_of(ALIGN));
                     let len = read_disk(&file, self.offset, block.bytes_mut())?;
                     Ok((file, block.into_bytes(len)))
                 };
@@ -84,6 +80,8 @@ pub(super) fn set_direct(file: &File, direct: bool) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    const BLOCK_LEN: usize = 256 << 10;
+
     #[tokio::test]
     async fn a_file_comes_whole_from_any_offset() {
         let dir = tempfile::tempdir().unwrap();
@@ -99,7 +97,7 @@ mod tests {
             let mut source = Source::new(file, offset);
             let mut read = Vec::new();
             loop {
-                let (rest, block) = source.next(u64::MAX).await.unwrap();
+                let (rest, block) = source.next(BLOCK_LEN).await.unwrap();
                 if block.is_empty() {
                     break;
                 }

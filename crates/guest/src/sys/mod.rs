@@ -9,7 +9,7 @@ mod signals;
 mod spawn;
 mod watch;
 
-pub use allocator::tame_allocator;
+pub use allocator::{give_memory_back, tame_allocator};
 pub use devices::{add_entropy, grow_ext4};
 pub use identity::assume_file_identity;
 pub use interface::InterfaceSocket;
