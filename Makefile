@@ -8,7 +8,7 @@ CARGO ?= cargo
 GUEST_TARGET := x86_64-unknown-linux-gnu
 GUEST_FLAGS := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static"
 
-.PHONY: help build guest quickstart test check fmt fmt-check lint deny unit conformance bench clean
+.PHONY: help build guest quickstart test check fmt fmt-check lint deny unit conformance fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,6 +44,9 @@ unit: ## the tests beside the code
 
 conformance: ## the unmodified `prime` clients against a real server and real VMs; images, faults, loads, isolation
 	tests/conformance/run.sh
+
+fuzz: ## feed the parsers of foreign bytes with arbitrary ones, a minute each; needs nightly Rust
+	scripts/fuzz.sh
 
 bench: build ## the speed table, both sides in one run
 	bench/run.sh
