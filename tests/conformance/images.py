@@ -188,7 +188,7 @@ def _torture_layers() -> list[Layer]:
     first.directory("t").directory("t/opaque").add("t/opaque/old", data=b"old").directory("t/opaque/sub").add("t/opaque/sub/old", data=b"old")
     first.add("t/gone", data=b"gone").directory("t/gone-dir").add("t/gone-dir/x", data=b"x")
     first.directory("t/becomes-file").add("t/becomes-file/x", data=b"x").add("t/becomes-dir", data=b"file")
-    first.add("t/linked", data=b"linked", mode=0o640, uid=12, gid=34).hardlink("t/linked-2", "t/linked")
+    first.add("t/linked", data=b"linked", mode=0o640, uid=12, gid=34).hardlink("t/linked-2", "t/linked", mode=0o640, uid=12, gid=34)
     first.add("t/replaced", data=b"one").add("t/kept", data=b"kept").directory("t/readded").add("t/readded/old", data=b"old")
     first.symlink("t/dir-link", "kept-dir").directory("t/kept-dir").add("t/kept-dir/x", data=b"through")
 
@@ -196,7 +196,7 @@ def _torture_layers() -> list[Layer]:
     second.add("t/opaque/.wh..wh..opq").add("t/opaque/new", data=b"new")
     second.add("t/.wh.gone").add("t/.wh.gone-dir").add("t/.wh.readded").add("t/readded", data=b"a file now")
     second.add("t/becomes-file", data=b"file now").directory("t/becomes-dir").add("t/becomes-dir/x", data=b"x")
-    second.add("t/replaced", data=b"two, longer").hardlink("t/linked-3", "t/linked")
+    second.add("t/replaced", data=b"two, longer").hardlink("t/linked-3", "t/linked", mode=0o640, uid=12, gid=34)
 
     third = LayerTar()
     third.add("t/setuid", data=_compile(["musl-gcc", "-static", "-s"], UID_C), mode=0o4755).directory("t/sticky", mode=0o1777).directory("t/setgid", mode=0o2775, gid=50)

@@ -107,8 +107,9 @@ class LayerTar:
     def symlink(self, name: str, target: str) -> LayerTar:
         return self.add(name, tarfile.SYMTYPE, mode=0o777, link=target)
 
-    def hardlink(self, name: str, target: str) -> LayerTar:
-        return self.add(name, tarfile.LNKTYPE, link=target)
+    def hardlink(self, name: str, target: str, **more: object) -> LayerTar:
+        """The attributes are set on the file, as by container runtimes: those of the target, if it is to keep them."""
+        return self.add(name, tarfile.LNKTYPE, link=target, **more)
 
     def bytes(self) -> bytes:
         self._tar.close()

@@ -20,6 +20,7 @@ need musl-gcc musl-tools
 need ip iproute2
 need setcap libcap2-bin
 need e2fsck e2fsprogs
+need dockerd docker.io
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing="$missing python3-venv"
 if [ -n "$missing" ]; then
     echo "tests/conformance: missing Debian packages:$missing" >&2

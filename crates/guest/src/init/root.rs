@@ -5,7 +5,7 @@ use crate::sys;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, mount, mount_bind, mount_move};
 use std::ffi::CStr;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, FileTimes, Permissions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
@@ -73,6 +73,11 @@ pub(super) fn mount_modules() -> io::Result<()> {
     if target.exists() || !source.exists() {
         return Ok(());
     }
+    let parent = target.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/")).to_owned();
+    let before = fs::metadata(&parent)?;
     fs::create_dir_all(&target)?;
+    // The image stays as it was but for the folder itself.
+    let times = FileTimes::new().set_accessed(before.accessed()?).set_modified(before.modified()?);
+    File::open(&parent)?.set_times(times)?;
     Ok(mount_bind(&source, &target)?)
 }

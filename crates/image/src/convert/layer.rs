@@ -88,8 +88,9 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// Gives the file at `target`, of this layer or one below, one more name.
-    pub fn hard_link(&mut self, path: &[u8], target: &[u8]) -> Result<(), ApplyError> {
+    /// Gives the file at `target`, of this layer or one below, one more name, and the attributes of this entry: container runtimes set
+    /// them on the file after they made the link. A symbolic link only changes its owner.
+    pub fn hard_link(&mut self, path: &[u8], target: &[u8], meta: Meta) -> Result<(), ApplyError> {
         let parts = clean(path)?;
         let (name, parents) = parts.split_last().ok_or(ApplyError::BadRoot)?;
         if self.marks == Marks::Whiteouts && name.starts_with(WHITEOUT) {
@@ -101,7 +102,13 @@ impl Layer<'_> {
         let target_dir = self.walk(target_parents, Missing::Refuse)?.ok_or_else(missing)?;
         let node = self.tree.lookup(target_dir, target_name).ok_or_else(missing)?.node;
         let dir = self.make_parents(parents)?;
-        Ok(self.tree.link(dir, name, self.number, node)?)
+        self.tree.link(dir, name, self.number, node)?;
+        let file = self.tree.node_mut(node);
+        file.meta = match file.kind {
+            Kind::Symlink(_) => Meta { uid: meta.uid, gid: meta.gid, ..file.meta },
+            _ => meta,
+        };
+        Ok(())
     }
 
     fn set_root(&mut self, meta: Meta, xattrs: Option<Box<[Xattr]>>, kind: &Kind) -> Result<(), ApplyError> {

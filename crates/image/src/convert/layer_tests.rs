@@ -118,9 +118,9 @@ fn escapes_are_refused_or_contained() {
     assert!(image.at("lib/x").is_some());
     image.link("loop", "loop");
     assert_eq!(image.put("loop/x", Kind::Fifo), Err(ApplyError::TooManyLinks));
-    assert_eq!(image.layer().hard_link(b"h", b"../../etc/passwd"), Err(ApplyError::Escapes));
-    assert!(matches!(image.layer().hard_link(b"h", b"etc/shadow"), Err(ApplyError::NoTarget(_))));
-    image.layer().hard_link(b"h", b"out/passwd").unwrap();
+    assert_eq!(image.layer().hard_link(b"h", b"../../etc/passwd", Meta::root(0o644)), Err(ApplyError::Escapes));
+    assert!(matches!(image.layer().hard_link(b"h", b"etc/shadow", Meta::root(0o644)), Err(ApplyError::NoTarget(_))));
+    image.layer().hard_link(b"h", b"out/passwd", Meta::root(0o640)).unwrap();
     assert!(image.at("h").is_some());
 }
 
@@ -158,7 +158,7 @@ proptest! {
             let _ = match what {
                 0 => image.put(path, Kind::dir()),
                 1 => image.put(path, Kind::Symlink(target.as_bytes().into())),
-                2 => image.layer().hard_link(path.as_bytes(), target.as_bytes()),
+                2 => image.layer().hard_link(path.as_bytes(), target.as_bytes(), Meta::root(0o644)),
                 3 => image.put(&format!("{path}/.wh.a"), Kind::Fifo),
                 4 => image.put(&format!("{path}/.wh..wh..opq"), Kind::Fifo),
                 _ => image.put(path, Kind::Fifo),

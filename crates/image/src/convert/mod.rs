@@ -84,7 +84,7 @@ impl Root {
 
 fn add(mut layer: Layer<'_>, entry: Entry, data: FileData) -> Result<(), ApplyError> {
     let kind = match entry.kind {
-        EntryKind::HardLink(target) => return layer.hard_link(&entry.path, &target),
+        EntryKind::HardLink(target) => return layer.hard_link(&entry.path, &target, entry.meta),
         EntryKind::File => Kind::File(data),
         EntryKind::Dir => Kind::dir(),
         EntryKind::Symlink(target) => Kind::Symlink(target.into()),

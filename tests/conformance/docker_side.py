@@ -16,8 +16,8 @@ COMMAND_SECS = 300
 
 
 class Docker:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._folder, self._arguments = folder, arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._env = {**os.environ, "DOCKER_HOST": f"unix://{folder}/sock"}
 
@@ -27,7 +27,7 @@ class Docker:
         assert dockerd
         # In a network namespace of its own, docker0 and its packet filter rules go when the daemon goes.
         command = ["unshare", "--net", dockerd, "--data-root", f"{self._folder}/data", "--exec-root", f"{self._folder}/exec",
-                   "--pidfile", f"{self._folder}/pid", "--host", f"unix://{self._folder}/sock"]
+                   "--pidfile", f"{self._folder}/pid", "--host", f"unix://{self._folder}/sock", *self._arguments]
         with (self._folder / "log").open("wb") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         waiting.until(self._ready, READY_SECS, f"dockerd answers; see {self._folder}/log")
