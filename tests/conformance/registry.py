@@ -12,7 +12,7 @@ import httpx
 import oci
 import waiting
 from images import Images
-from server import free_port
+from server import Tls, free_port
 
 READY_SECS = 20
 
@@ -24,11 +24,18 @@ class Registry:
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
     htpasswd: str | None = None
+    tls: Tls | None = None
+    # Another registry whose content this one serves too.
+    content_of: Registry | None = None
     _pushed: dict[str, str] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.tls else 'http'}://{self.address}"
 
     def start(self) -> Registry:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -36,10 +43,12 @@ class Registry:
         if self.htpasswd:
             (self.folder / "htpasswd").write_text(self.htpasswd)
             auth = f"auth:\n  htpasswd:\n    realm: test\n    path: {self.folder}/htpasswd\n"
+        tls = f"  tls:\n    certificate: {self.tls.certificate}\n    key: {self.tls.key}\n" if self.tls else ""
+        content = (self.content_of or self).folder / "data"
         config = self.folder / "config.yml"
         config.write_text(
-            f"version: 0.1\nlog:\n  accesslog:\n    disabled: false\nstorage:\n  filesystem:\n    rootdirectory: {self.folder}/data\n"
-            f"http:\n  addr: {self.address}\n{auth}"
+            f"version: 0.1\nlog:\n  accesslog:\n    disabled: false\nstorage:\n  filesystem:\n    rootdirectory: {content}\n"
+            f"http:\n  addr: {self.address}\n{tls}{auth}"
         )
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(["docker-registry", "serve", str(config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -52,7 +61,7 @@ class Registry:
 
     def _ready(self) -> bool:
         with contextlib.suppress(httpx.HTTPError):
-            return httpx.get(f"http://{self.address}/v2/", trust_env=False).status_code in (200, 401)
+            return httpx.get(f"{self.url}/v2/", trust_env=False, verify=str(self.tls.authority) if self.tls else False).status_code in (200, 401)
         return False
 
     def reference(self, name: str) -> str:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import authority
 import images
 import oci
 import pytest
 import waiting
 from commands import warren
-from conftest import request
-from prime_sandboxes import SandboxClient, SandboxImagePullError
+from conftest import BINARY, request, seed
+from prime_sandboxes import APIClient, SandboxClient, SandboxImagePullError
 from registry import Registry
 from server import Server
 
@@ -239,3 +240,35 @@ def test_a_moved_tag_is_seen_and_shown_by_digest(server: Server, registry: Regis
         digest = client.client.request("GET", f"/sandbox/{sandbox.id}")["imageDigest"]
         seen.append((client.execute_command(sandbox.id, "cat /version").stdout, digest))
     assert [text for text, _ in seen] == ["one", "two"] and seen[0][1] != seen[1][1] and seen[0][1].startswith("sha256:")
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_registry_that_speaks_tls(workspace: Path, server: Server, registry: Registry, monkeypatch: pytest.MonkeyPatch, trusted: bool):
+    """Reached as the mirror of a name that nothing else answers for. The host's authorities decide; another's certificate is a clear error."""
+    registry.reference("musl")
+    home = workspace / f"tls-registry-{trusted}"
+    tls = authority.files(workspace / "tls")
+    secure = Registry(home / "registry", registry.images, tls=tls, content_of=registry).start()
+    own = Server(BINARY, home / "server")
+    seed(own.data_dir, server.data_dir)
+    (own.data_dir / "registries.toml").write_text(f'[mirrors]\n"registry.test" = ["{secure.url}"]\n')
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tls.authority))
+    try:
+        own.start()
+        monkeypatch.setenv("PRIME_API_BASE_URL", own.url)
+        monkeypatch.setenv("PRIME_API_KEY", own.api_key)
+        client = SandboxClient(APIClient())
+        sandbox = client.create(request("registry.test/musl:v1"))
+        if trusted:
+            client.wait_for_creation(sandbox.id)
+            assert client.execute_command(sandbox.id, "musl-hello").exit_code == 7
+            assert secure.requests("/manifests/v1") >= 1 or "/v2/musl/manifests/v1" in secure.log.read_text()
+        else:
+            with pytest.raises(SandboxImagePullError):
+                client.wait_for_creation(sandbox.id)
+            assert "certificate" in client.get(sandbox.id).error_message.lower()
+        own.delete_all()
+    finally:
+        own.close()
+        secure.close()

@@ -9,6 +9,7 @@ use crate::limits::{CONFIG_BYTES_MAX, MANIFEST_BYTES_MAX};
 use crate::oci::{self, ACCEPTED, Document, Manifest, OciError};
 use crate::progress::{Progress, Step};
 use crate::source::{Layer, Package, hash, pair};
+use crate::store::chain;
 use reqwest::header::{ACCEPT, HeaderMap};
 use reqwest::{Method, Response, StatusCode};
 use std::path::PathBuf;
@@ -68,14 +69,22 @@ impl Client {
 
     /// Finds the manifest for this machine: mirrors first, then the registry, whose word counts if all fail.
     pub(crate) async fn resolve(&self, reference: &Reference) -> Result<Resolved, PullError> {
-        let mut last = PullError::Protocol { host: String::new(), problem: "an image that no registry has".to_owned() };
+        let mut failures = Vec::new();
         for endpoint in self.endpoints(reference) {
             match self.resolve_at(endpoint, reference).await {
                 Ok(resolved) => return Ok(resolved),
-                Err(error) => last = error,
+                Err(error) => failures.push(error),
             }
         }
-        Err(last)
+        let own = failures.pop().unwrap_or_else(|| PullError::Protocol {
+            host: String::new(),
+            problem: "an image that no registry has".to_owned(),
+        });
+        if failures.is_empty() || !own.is_unreachable() {
+            return Err(own);
+        }
+        let mirrors = failures.iter().map(|failure| chain(failure)).collect::<Vec<_>>().join("; ");
+        Err(PullError::WithMirrors { mirrors, own: Box::new(own) })
     }
 
     async fn resolve_at(&self, endpoint: Endpoint, reference: &Reference) -> Result<Resolved, PullError> {

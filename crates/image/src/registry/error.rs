@@ -14,6 +14,15 @@ pub(crate) enum PullError {
         #[source]
         error: reqwest::Error,
     },
+    /// Neither the registry nor any mirror of it can be reached.
+    #[error("no mirror of it helps ({mirrors})")]
+    WithMirrors {
+        /// What each mirror did.
+        mirrors: String,
+        /// What the registry itself did.
+        #[source]
+        own: Box<PullError>,
+    },
     /// It answers that it is broken.
     #[error("registry {host} failed with status {status}")]
     Broken {
@@ -89,6 +98,7 @@ impl PullError {
     /// Stable code of `proto::node::ImageError`.
     pub(crate) fn code(&self) -> &'static str {
         match self {
+            Self::WithMirrors { own, .. } => own.code(),
             Self::Unreachable { .. } | Self::Broken { .. } => "registry_unreachable",
             Self::NotFound { .. } => "not_found",
             Self::Denied { .. } => "access_denied",
