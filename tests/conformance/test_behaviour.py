@@ -174,6 +174,14 @@ def test_a_path_without_permission_and_a_missing_file(client: SandboxClient, cre
     assert client.execute_command(sandbox.id, "ls -A /closed", user="root").stdout == "f\n"
 
 
+def test_a_refused_upload_of_any_size_is_answered(client: SandboxClient, shared: str):
+    for size in (1, 200 * 1024, 3 * MIB, 20 * MIB):
+        for path in ("/tmp", "/proc/nothing", "/tmp/"):
+            with pytest.raises(APIError, match="Upload failed"):
+                client.upload_bytes(shared, path, os.urandom(size), "file", timeout=30)
+    assert client.upload_bytes(shared, "/tmp/after", os.urandom(3 * MIB), "after").size == 3 * MIB
+
+
 def test_a_full_disk_is_a_clear_error_and_nothing_is_half_written(client: SandboxClient, create: Any):
     sandbox = create(disk_size_gb=0.5)
     client.upload_bytes(sandbox.id, "/data/file", b"old", "file")

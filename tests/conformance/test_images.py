@@ -196,6 +196,18 @@ def test_a_spoiled_layout_is_refused(server: Server, registry: Registry, tmp_pat
     assert "spoiled-layout" not in warren("images", "list").ok().stdout
 
 
+def test_what_is_no_file_is_not_imported(server: Server, tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        refused = warren("images", "import", str(path), "--name", "no-file:v1")
+        assert refused.code == 1 and "neither a file nor a folder" in refused.stderr, refused
+
+
+def test_the_cli_tells_why_a_create_failed(server: Server, registry: Registry):
+    refused = warren("sandbox", "create", f"{registry.address}/no/such:v1", "--quiet")
+    assert refused.code != 0 and "no/such" in refused.stderr and not refused.stdout.strip(), refused
+
+
 @pytest.mark.parametrize("kind", ["layer", "root-tar"])
 def test_a_tar_that_tries_to_escape_is_contained(server: Server, registry: Registry, client: SandboxClient, create: Any, tmp_path: Path, imported: list[str], kind: str):
     """Nothing appears outside. The image is refused with a reason, or boots with the entries inside its own root."""

@@ -10,7 +10,8 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Request, Response, StatusCode};
-use tokio::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 use warren_proto::guest::exchange::{
     HEADER, LENGTH_HEADER, PIECE_LEN, Record, Records, VERDICT, VERDICT_LEN_MAX, format_pieces,
 };
@@ -93,14 +94,11 @@ pub(crate) async fn upload(
         return Ok(tokio::try_join!(pass_on(source, feed), plain(sender, request))?.1);
     };
     request.headers_mut().insert(HEADER, HeaderValue::from_static("1"));
-    let (free, mut to_fill) = mpsc::unbounded_channel();
-    for piece in loan.pieces() {
-        let _ = free.send(*piece);
-    }
+    let pieces = Pieces::of(&loan);
     let mut feed = Some(feed);
-    let listening = listen(sender, request, &free);
+    let listening = listen(sender, request, &pieces);
     tokio::pin!(listening);
-    let filling = fill(&mut source, loan.exchange(), &mut to_fill, &mut feed);
+    let filling = fill(&mut source, loan.exchange(), &pieces, &mut feed);
     let answer = tokio::select! {
         answer = &mut listening => answer?,
         filled = filling => {
@@ -114,6 +112,44 @@ pub(crate) async fn upload(
     }
     source.drain().await?;
     Ok(answer)
+}
+
+/// The pieces of an upload: free to be filled, or with the guest. What it gives back must have been given to it.
+struct Pieces {
+    free: Mutex<Vec<u32>>,
+    given: Mutex<Vec<u32>>,
+    returned: Notify,
+}
+
+impl Pieces {
+    fn of(loan: &Loan) -> Self {
+        Self { free: Mutex::new(loan.pieces().to_vec()), given: Mutex::default(), returned: Notify::new() }
+    }
+
+    /// A free piece; waits until there is one. It counts as given.
+    async fn take(&self) -> u32 {
+        loop {
+            let returned = self.returned.notified();
+            if let Some(piece) = locked(&self.free).pop() {
+                locked(&self.given).push(piece);
+                return piece;
+            }
+            returned.await;
+        }
+    }
+
+    /// Takes a piece back; false if the guest does not have it.
+    fn take_back(&self, piece: u32) -> bool {
+        let mut given = locked(&self.given);
+        let Some(at) = given.iter().position(|known| *known == piece) else { return false };
+        locked(&self.free).push(given.swap_remove(at));
+        self.returned.notify_one();
+        true
+    }
+}
+
+fn locked(pieces: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
+    pieces.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Feeds the request's body from the source.
@@ -133,12 +169,12 @@ async fn pass_on(mut source: Source, feed: Feed) -> Result<(), TransferError> {
 async fn fill(
     source: &mut Source,
     exchange: &Exchange,
-    to_fill: &mut mpsc::UnboundedReceiver<u32>,
+    pieces: &Pieces,
     feed: &mut Option<Feed>,
 ) -> Result<(), TransferError> {
     let mut at_end = false;
     while !at_end {
-        let Some(piece) = to_fill.recv().await else { break };
+        let piece = pieces.take().await;
         let mut len = 0;
         while len < PIECE_LEN {
             if source.arrived.is_empty() && !source.more().await? {
@@ -167,7 +203,7 @@ async fn fill(
 async fn listen(
     sender: &mut GuestSender,
     request: Request<AnyBody>,
-    free: &mpsc::UnboundedSender<u32>,
+    pieces: &Pieces,
 ) -> Result<Response<AnyBody>, TransferError> {
     sender.ready().await?;
     let response = sender.send_request(request).await?;
@@ -185,8 +221,7 @@ async fn listen(
             if record.piece == VERDICT {
                 break 'verdict record.len;
             }
-            // A guest that gives back what it was not sent harms its own upload.
-            if record.filled_at().is_some() || record.len > 0 || free.send(record.piece).is_err() {
+            if record.len > 0 || !pieces.take_back(record.piece) {
                 return Err(TransferError::Nonsense("a record that is not one of an upload"));
             }
         }
@@ -262,7 +297,7 @@ impl Giving {
             parts.headers.insert(CONTENT_LENGTH, length.into());
         }
         let _ = head.send(Ok(Response::from_parts(parts, body)));
-        let sent = pump(&mut records, &self.returned, self.loan.exchange(), &client).await;
+        let sent = pump(&mut records, &self.returned, &self.loan, &client).await;
         self.returned.end().await;
         match sent {
             Ok(sent) if Some(sent) == length => client.end().await,
@@ -297,7 +332,7 @@ impl Unsent {
 }
 
 /// Passes filled pieces on until the records end, and counts their bytes.
-async fn pump(body: &mut Incoming, returned: &Feed, exchange: &Exchange, client: &Feed) -> Result<u64, Unsent> {
+async fn pump(body: &mut Incoming, returned: &Feed, loan: &Loan, client: &Feed) -> Result<u64, Unsent> {
     let mut records = Records::default();
     let mut sent = 0;
     while let Some(frame) = body.frame().await {
@@ -305,8 +340,9 @@ async fn pump(body: &mut Incoming, returned: &Feed, exchange: &Exchange, client:
             records.push(&data);
         }
         while let Some(record) = records.next_record() {
-            let at = record.filled_at().ok_or_else(|| Unsent::guest(format_args!("no piece is {record:?}")))?;
-            let bytes = exchange.read(at, record.len as usize).map_err(Unsent::guest)?;
+            let filled = record.filled_at().filter(|_| loan.pieces().contains(&record.piece));
+            let at = filled.ok_or_else(|| Unsent::guest(format_args!("it was lent no piece like {record:?}")))?;
+            let bytes = loan.exchange().read(at, record.len as usize).map_err(Unsent::guest)?;
             let back = Bytes::from_owner(Record { len: 0, ..record }.encode());
             // A guest that has filled its last piece takes none back.
             let _ = returned.send(back).await;
@@ -315,4 +351,39 @@ async fn pump(body: &mut Incoming, returned: &Feed, exchange: &Exchange, client:
         }
     }
     Ok(sent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn loan() -> Loan {
+        let memory = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        Exchange::new(File::from(memory)).lend().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_guest_gives_back_only_what_it_has() {
+        let loan = loan();
+        let pieces = Pieces::of(&loan);
+        let first = pieces.take().await;
+        let other = *loan.pieces().iter().find(|piece| **piece != first).unwrap();
+        for wrong in [other, 100_000, VERDICT - 1] {
+            assert!(!pieces.take_back(wrong), "{wrong}");
+        }
+        assert!(pieces.take_back(first) && !pieces.take_back(first));
+    }
+
+    #[tokio::test]
+    async fn a_piece_that_comes_back_wakes_who_waits() {
+        let loan = loan();
+        let pieces = Pieces::of(&loan);
+        for _ in loan.pieces() {
+            pieces.take().await;
+        }
+        let back = loan.pieces()[0];
+        let (taken, ()) = tokio::join!(pieces.take(), async { assert!(pieces.take_back(back)) });
+        assert_eq!(taken, back);
+    }
 }

@@ -1,7 +1,7 @@
 use crate::cmdline::{Memory, VmConfig, argv, fd};
 use crate::qmp::{Event, Qmp, QmpError};
 use command_fds::{CommandFdExt, FdMapping};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -190,10 +190,11 @@ impl Vm {
     }
 }
 
-/// Memory as a file; pages exist from their first use on.
+/// Memory as a file that keeps its size; pages exist from their first use on.
 fn exchange_memory() -> std::io::Result<File> {
-    let file = File::from(memfd_create("warren-exchange", MemfdFlags::CLOEXEC)?);
+    let file = File::from(memfd_create("warren-exchange", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
     file.set_len(exchange::start_of(exchange::PIECES))?;
+    fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file)
 }
 

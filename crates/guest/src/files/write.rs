@@ -27,6 +27,11 @@ pub async fn write(agent: &Agent, query: Query<'_>, head: &HeaderMap, mut body: 
     };
     match result {
         Ok(written) => answer_json(&mut respond, StatusCode::OK, &written),
+        Err(refusal) if head.contains_key(exchange::HEADER) => {
+            // At once: the shim waits for pieces to come back, which they never will, and takes care of the client.
+            answer_refusal(&mut respond, refusal);
+            drop_rest(body).await;
+        }
         Err(refusal) => {
             // The rest is taken and dropped: clients of HTTP/1.1, for which this was unwrapped, read no answer before they have
             // sent all, and would report a broken connection instead of the reason.

@@ -82,8 +82,13 @@ impl From<BadReference> for ArchiveError {
 /// Finds out what is at `path` and opens it. `scratch` takes the unpacked form of a compressed archive.
 pub(crate) fn open(path: &Path, scratch: &Path) -> Result<Package, ArchiveError> {
     let read = |error| ArchiveError::Read { path: path.to_owned(), error };
-    if path.metadata().map_err(read)?.is_dir() {
+    let metadata = path.metadata().map_err(read)?;
+    if metadata.is_dir() {
         return open_layout(&Bag::directory(path))?.ok_or(ArchiveError::Unknown);
+    }
+    // A pipe might never end, a device neither.
+    if !metadata.is_file() {
+        return Err(read(io::Error::other("it is neither a file nor a folder")));
     }
     if looks_like_image(File::open(path).map_err(read)?)? {
         let bag = Bag::tar(path, scratch)?;

@@ -169,7 +169,6 @@ error_codes! {
     ImageRegistryUnreachable 502 "image_registry_unreachable" "The registry did not answer." "Check the network, or configure a mirror.";
     ImageRateLimited 503 "image_rate_limited" "The registry limits the rate of pulls." "Wait, log in, or configure a mirror.";
     ImageNoSpace 507 "image_no_space" "The server's disk is full." "Remove images, or give it more disk.";
-    ImageInUse 409 "image_in_use" "A sandbox uses the image." "Delete the sandbox first.";
     ImageFailed 500 "image_failed" "Making the image ready failed for another reason." "See the message and the server's log.";
 }
 

@@ -19,9 +19,7 @@ pub(super) async fn run(context: &Context, args: CreateArgs) -> Result<Exit, Fai
     let status = Status::from(sandbox.status);
     // The server holds its answer for a moment, so that most sandboxes run already.
     if !no_wait && status != Status::Running {
-        if !status.is_terminal() {
-            until_running(context, &sandbox).await?;
-        }
+        until_running(context, &sandbox).await?;
         sandbox =
             context.api.get_sandbox(&sandbox.id).await.map_err(|error| Failure::from(error).about(&sandbox.id))?;
     }

@@ -27,6 +27,8 @@ use warren_node::{Node, NodeConfig, SharedNode};
 
 /// Longest wait at the end for requests that are under way.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// Longest wait at the end for threads that read or write files.
+const THREADS_END_MAX: Duration = Duration::from_secs(2);
 /// Path of the data plane on this server.
 const GATEWAY_PATH: &str = "/gw";
 
@@ -44,7 +46,10 @@ pub(crate) fn run(args: ServeArgs) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|source| ServeError::System { action: "start threads", source })?;
-    runtime.block_on(serve(args, data_dir))?;
+    let served = runtime.block_on(serve(args, data_dir));
+    // Work that blocks cannot be cut off: it ends with the process.
+    runtime.shutdown_timeout(THREADS_END_MAX);
+    served?;
     drop(lock);
     Ok(Exit::Success)
 }
