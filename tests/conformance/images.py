@@ -8,6 +8,7 @@
 | torture   | glibc, and three layers of links, modes, capabilities, xattrs and whiteouts  |
 | many      | static, and 100,000 small files                                              |
 | entry     | glibc, with an ENTRYPOINT that would swallow any command                     |
+| machine   | Debian minbase with Docker, systemd, iptables, WireGuard's and FUSE's tools  |
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ DEBIAN_SUITE = "bookworm"
 DEBIAN_MIRROR = os.environ.get("WARREN_TEST_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 DEBOOTSTRAP_TIMEOUT_SECS = 600
 MANY_FILES = 100_000
+ROOT_PACKAGES = "python3-minimal"
+MACHINE_PACKAGES = "python3-minimal,ca-certificates,docker.io,iptables,iproute2,procps,busybox-static,systemd-sysv,dbus,libpam-systemd,wireguard-tools,fuse2fs"
 
 STATIC_C = """
 #include <stdio.h>
@@ -57,7 +60,7 @@ class Images:
 
     def root_tar(self) -> Path:
         """The root file system of `glibc` as a plain tar."""
-        return self._file("debian-root.v3.tar", _debian_root)
+        return self._file("debian-root.v3.tar", lambda part: _debian_root(part, ROOT_PACKAGES))
 
     def _file(self, name: str, build: Callable[[Path], object]) -> Path:
         path = self._cache / name
@@ -77,6 +80,10 @@ class Images:
     def _glibc(self) -> Image:
         base = self._blob_of("debian-root.v3.layer.gz", lambda: self.root_tar().read_bytes())
         return Image([base], env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "FROM_IMAGE": "image"}, cmd=["bash"])
+
+    def _machine(self) -> Image:
+        base = self._blob_of("debian-machine.v1.layer.gz", lambda: self._file("debian-machine.v1.tar", lambda part: _debian_root(part, MACHINE_PACKAGES)).read_bytes())
+        return self.get("glibc").with_config(layers=[base])
 
     def _user(self) -> Image:
         base = self.get("glibc")
@@ -105,11 +112,11 @@ class Images:
         return base.with_config(layers=[*base.layers, self._blob_of("many.v1.layer.gz", _many_tar)])
 
 
-def _debian_root(into: Path) -> None:
-    """Debian minbase without what only people read, as a tar with owners and xattrs."""
+def _debian_root(into: Path, packages: str) -> None:
+    """Debian minbase and these packages, without what only people read, as a tar with owners and xattrs."""
     with tempfile.TemporaryDirectory(dir=into.parent) as work:
         root = Path(work) / "root"
-        command = ["debootstrap", "--variant=minbase", "--include=python3-minimal", DEBIAN_SUITE, str(root), DEBIAN_MIRROR]
+        command = ["debootstrap", "--variant=minbase", f"--include={packages}", DEBIAN_SUITE, str(root), DEBIAN_MIRROR]
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEBOOTSTRAP_TIMEOUT_SECS)
         if done.returncode:
             raise RuntimeError(f"debootstrap failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")

@@ -16,8 +16,8 @@ const COMMAND_LINE_LEN_MAX: u64 = 4 << 20;
 /// How long a job may take between making its folder and writing its pid.
 const LAUNCH_TIME: Duration = Duration::from_secs(60);
 
-/// `POST /warren/jobs`.
-pub fn states(asked: JobsRequest) -> Result<JobsAnswer, Refusal> {
+/// `POST /warren/jobs`. `proc` is where the commands find their own pids.
+pub fn states(asked: JobsRequest, proc: &Path) -> Result<JobsAnswer, Refusal> {
     if asked.job_ids.len() > JOBS_MAX {
         return Err(Refusal::bad_request(format!("job_ids: at most {JOBS_MAX}")));
     }
@@ -25,7 +25,7 @@ pub fn states(asked: JobsRequest) -> Result<JobsAnswer, Refusal> {
     if let Some(bad) = asked.job_ids.iter().find(|id| !well_formed(id)) {
         return Err(Refusal::bad_request(format!("job_ids: expected 8 hex digits, got {bad:?}")));
     }
-    let jobs = asked.job_ids.iter().map(|id| Job::new(Path::new("/tmp"), Path::new("/proc"), id).state()).collect();
+    let jobs = asked.job_ids.iter().map(|id| Job::new(Path::new("/tmp"), proc, id).state()).collect();
     Ok(JobsAnswer { jobs })
 }
 
@@ -151,8 +151,8 @@ mod tests {
     #[test]
     fn ids_are_checked() {
         for bad in ["", "123", "../../..", "0123abcg"] {
-            assert!(states(JobsRequest { job_ids: vec![bad.into()] }).is_err(), "{bad}");
+            assert!(states(JobsRequest { job_ids: vec![bad.into()] }, Path::new("/proc")).is_err(), "{bad}");
         }
-        assert!(states(JobsRequest { job_ids: vec![ID.into(); JOBS_MAX + 1] }).is_err());
+        assert!(states(JobsRequest { job_ids: vec![ID.into(); JOBS_MAX + 1] }, Path::new("/proc")).is_err());
     }
 }

@@ -65,7 +65,10 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
         (&Method::GET, paths::READ_FILE) => files::read_file(agent, query, respond).await,
         (&Method::GET, paths::STATUS) => status::status(agent, respond).await,
         (&Method::POST, paths::INIT) => with_json(respond, body, async |asked| init::initialise(&agent, asked)).await,
-        (&Method::POST, paths::JOBS) => with_json(respond, body, async |asked| jobs::states(asked)).await,
+        (&Method::POST, paths::JOBS) => {
+            let proc = agent.start_command.proc();
+            with_json(respond, body, async |asked| jobs::states(asked, &proc)).await;
+        }
         (&Method::POST, paths::SHUTDOWN) => {
             with_json(respond, body, async |asked| shutdown::shutdown(&agent, asked).await).await
         }

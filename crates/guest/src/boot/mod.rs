@@ -1,6 +1,7 @@
 //! From power-on to a waiting agent. Everything here happens once, before the base template is taken: so whatever can be done
 //! without knowing the sandbox is done here, and costs nothing at its start.
 
+mod device_files;
 mod disks;
 mod kernel_modules;
 mod mounts;
@@ -43,6 +44,9 @@ pub fn run() -> Result<std::convert::Infallible, BootError> {
     let exchange = step("open the exchange disk", disks::take_exchange(&mut disks))?;
     let tools = step("find the tools disk", disks::find_tools(&disks))?;
     step("mount the tools disk", mounts::mount_tools(tools.as_deref()))?;
+    if tools.is_some() {
+        device_files::make(&mounts::modules_of_tools());
+    }
     let root_disk = step("find the root disk", disks::find_root(disks, tools.as_deref()))?;
     settings::apply();
     let staged = step("stage mounts", Staged::open())?;

@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What is moved into the guest's root: mounts made here, with all that is mounted on them.
 const MOVED: [&str; 3] = ["/proc", "/sys", "/dev"];
@@ -64,6 +64,11 @@ pub(super) fn mount_tools(device: Option<&Path>) -> io::Result<()> {
     fs::set_permissions(MODULE_LOADER, Permissions::from_mode(0o755))?;
     mount_bind(fs::read_link("/proc/self/exe")?, MODULE_LOADER)?;
     fs::write("/proc/sys/kernel/modprobe", MODULE_LOADER)
+}
+
+/// The tools disk's modules of the running kernel.
+pub(super) fn modules_of_tools() -> PathBuf {
+    Path::new(TOOLS).join("lib/modules").join(&*rustix::system::uname().release().to_string_lossy())
 }
 
 /// Handles on the mounts that the guest's root will get.

@@ -4,7 +4,7 @@ use super::program::candidates;
 use super::script::{SCRIPT_FD, SOURCE_SCRIPT, is_too_long, store};
 use super::{Command, Defaults, STRING_LEN_MAX, Wiring};
 use crate::process::{Cgroups, CommandCgroup, Exit, Reaper};
-use crate::sys::{Launch, SpawnFailure, SpawnStep, spawn};
+use crate::sys::{Launch, SpawnFailure, SpawnStep, World, spawn};
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
@@ -99,10 +99,12 @@ pub struct Launched {
     pub exit: oneshot::Receiver<Exit>,
 }
 
-/// Starts a command. Synchronous: its process runs when this returns.
+/// Starts a command. Synchronous: its process runs when this returns. A first process of its own gets no cgroup: it makes and rules them
+/// itself, from the root on.
 pub fn launch(
     command: &Command<'_>,
     defaults: &Defaults,
+    world: World<'_>,
     cgroups: &Cgroups,
     reaper: &Reaper,
 ) -> Result<Launched, StartError> {
@@ -128,8 +130,13 @@ pub fn launch(
         gid: account.gid,
         groups: &account.groups,
         cgroup: None,
+        world,
     };
-    let (pid, cgroup) = spawn_in_cgroup(plan, cgroups).map_err(|failure| start_error(failure, command.program, cwd))?;
+    let spawned = match world {
+        World::New => spawn(&plan).map(|pid| (pid, None)),
+        World::Agent | World::Of(_) => spawn_in_cgroup(plan, cgroups),
+    };
+    let (pid, cgroup) = spawned.map_err(|failure| start_error(failure, command.program, cwd))?;
     Ok(Launched { pid, streams: ours, cgroup, exit: reaper.expect(pid) })
 }
 
@@ -258,6 +265,6 @@ fn start_error(failure: SpawnFailure, program: &str, cwd: &str) -> StartError {
         SpawnStep::Cwd => StartError::Cwd { path: cwd.to_owned(), source },
         SpawnStep::Exec if failure.errno == libc::E2BIG => StartError::TooLong,
         SpawnStep::Exec => StartError::Program { program: program.to_owned(), source },
-        SpawnStep::Clone | SpawnStep::Streams | SpawnStep::User => StartError::System(source),
+        SpawnStep::Clone | SpawnStep::World | SpawnStep::Streams | SpawnStep::User => StartError::System(source),
     }
 }

@@ -5,6 +5,7 @@ use crate::command::{Command, Defaults, Wiring, launch};
 use crate::http::Incoming;
 use crate::init;
 use crate::session::{self, Session, Uuid};
+use crate::sys::World;
 use bytes::Bytes;
 use http::HeaderMap;
 use prost::Message;
@@ -79,7 +80,10 @@ fn launch_session(
         user: spec.user.as_deref().filter(|user| !user.is_empty()),
         wiring,
     };
-    let launched = launch(&command, defaults, &agent.cgroups, &agent.reaper).map_err(|error| of_start_error(&error))?;
+    let first = agent.start_command.first_process();
+    let world = first.as_deref().map_or(World::Agent, World::Of);
+    let launched = launch(&command, defaults, world, &agent.cgroups, &agent.reaper);
+    let launched = launched.map_err(|error| of_start_error(&error))?;
     let info =
         CommandSessionInfo { pid: launched.pid, session_uuid: request.session_uuid, command: Some(shorten(spec)) };
     let kill_at = deadline.filter(|_| uuid.is_none());

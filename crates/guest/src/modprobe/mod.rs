@@ -9,11 +9,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Folders of kernels' modules: the first is where everybody looks, the second stays when the guest changes that.
+const FOLDERS: [&str; 2] = ["/lib/modules", "/dev/warren/tools/lib/modules"];
+
 /// Loads what the arguments name, with what that depends on.
 pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let names = args.filter_map(|arg| arg.into_string().ok()).filter(|arg| !arg.starts_with('-'));
-    let uname = rustix::system::uname();
-    let folder = Path::new("/lib/modules").join(&*uname.release().to_string_lossy());
+    let Some(folder) = folder() else { return ExitCode::FAILURE };
     for name in names {
         if let Err(error) = load(&folder, &name) {
             // Asked for with -q: the kernel tries many names that do not exist.
@@ -25,6 +27,14 @@ pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// The running kernel's modules.
+fn folder() -> Option<PathBuf> {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy();
+    let mut folders = FOLDERS.iter().map(|folder| Path::new(folder).join(&*release));
+    folders.find(|folder| folder.join("modules.dep").exists())
 }
 
 fn load(folder: &Path, name: &str) -> io::Result<()> {

@@ -1,5 +1,6 @@
 #![allow(unsafe_code)]
 
+use rustix::process::Pid;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -22,4 +23,11 @@ pub fn child_signals() -> io::Result<OwnedFd> {
     }
     // SAFETY: signalfd just made this descriptor; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sends a signal by its number, which may be one of the real-time signals, to one process.
+pub fn send(pid: Pid, signal: i32) -> io::Result<()> {
+    // SAFETY: the call takes two numbers.
+    let result = unsafe { libc::kill(pid.as_raw_nonzero().get(), signal) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

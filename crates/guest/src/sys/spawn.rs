@@ -5,6 +5,7 @@
 //! program, is born in its cgroup, and tells by plain memory which step failed.
 #![allow(unsafe_code)]
 
+use super::world::{Entry, World};
 use std::ffi::{CStr, CString, c_char};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
@@ -44,6 +45,8 @@ pub struct Launch<'a> {
     pub groups: &'a [u32],
     /// Folder of the cgroup (version 2) to be born in.
     pub cgroup: Option<BorrowedFd<'a>>,
+    /// Where it lives.
+    pub world: World<'a>,
 }
 
 /// What the child was doing when it failed.
@@ -52,14 +55,16 @@ pub struct Launch<'a> {
 pub enum SpawnStep {
     /// Being born.
     Clone = 0,
+    /// Entering the mounts that it is to see.
+    World = 1,
     /// Setting its streams and terminal up.
-    Streams = 1,
+    Streams = 2,
     /// Entering the working directory.
-    Cwd = 2,
+    Cwd = 3,
     /// Becoming the user.
-    User = 3,
+    User = 4,
     /// Executing the program.
-    Exec = 4,
+    Exec = 5,
 }
 
 /// No process was started.
@@ -76,6 +81,7 @@ struct Shared {
     programs: *const *const c_char,
     argv: *const *const c_char,
     envp: *const *const c_char,
+    entry: Entry,
     cwd: *const c_char,
     stdio: [RawFd; 3],
     extra: Option<(RawFd, RawFd)>,
@@ -98,6 +104,7 @@ pub fn spawn(launch: &Launch<'_>) -> Result<u32, SpawnFailure> {
         programs: programs.as_ptr(),
         argv: argv.as_ptr(),
         envp: envp.as_ptr(),
+        entry: launch.world.entry(),
         cwd: launch.cwd.as_ptr(),
         stdio: launch.stdio.map(|fd| fd.as_raw_fd()),
         extra: launch.extra.map(|(fd, number)| (fd.as_raw_fd(), number)),
@@ -109,7 +116,7 @@ pub fn spawn(launch: &Launch<'_>) -> Result<u32, SpawnFailure> {
         step: AtomicI32::new(SpawnStep::Clone as i32),
         errno: AtomicI32::new(0),
     };
-    let pid = with_signals_blocked(|| clone_child(&shared, launch.cgroup));
+    let pid = with_signals_blocked(|| launch.world.with_pid_namespace(|| clone_child(&shared, launch)));
     let errno = shared.errno.load(Ordering::Relaxed);
     if pid < 0 {
         return Err(SpawnFailure { step: SpawnStep::Clone, errno: -pid as i32 });
@@ -125,7 +132,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 }
 
 fn step_from(number: i32) -> SpawnStep {
-    [SpawnStep::Streams, SpawnStep::Cwd, SpawnStep::User, SpawnStep::Exec]
+    [SpawnStep::World, SpawnStep::Streams, SpawnStep::Cwd, SpawnStep::User, SpawnStep::Exec]
         .into_iter()
         .find(|&step| step as i32 == number)
         .unwrap_or(SpawnStep::Clone)
@@ -146,15 +153,15 @@ fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
 }
 
 /// Answers the pid, or a negative error number.
-fn clone_child(shared: &Shared, cgroup: Option<BorrowedFd<'_>>) -> i64 {
+fn clone_child(shared: &Shared, launch: &Launch<'_>) -> i64 {
     let mut stack = Vec::<u8>::with_capacity(STACK_LEN);
     // SAFETY: all members are numbers, for which zero is valid.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
-    args.flags = (libc::CLONE_VM | libc::CLONE_VFORK) as u64 | CLONE_CLEAR_SIGHAND;
+    args.flags = (libc::CLONE_VM | libc::CLONE_VFORK) as u64 | CLONE_CLEAR_SIGHAND | launch.world.clone_flags();
     args.exit_signal = libc::SIGCHLD as u64;
     args.stack = stack.as_mut_ptr() as u64;
     args.stack_size = (STACK_LEN & !15) as u64;
-    if let Some(fd) = cgroup {
+    if let Some(fd) = launch.cgroup {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = fd.as_raw_fd() as u64;
     }
@@ -196,28 +203,42 @@ unsafe extern "C" fn child(shared: *const Shared) -> ! {
     // SAFETY: see above; all calls get pointers that `spawn` made from live slices.
     unsafe {
         let shared = &*shared;
-        let mut step = SpawnStep::Streams;
-        if set_streams_up(shared) {
-            step = SpawnStep::Cwd;
-            if libc::chdir(shared.cwd) == 0 {
-                step = SpawnStep::User;
-                if become_user(shared) {
-                    step = SpawnStep::Exec;
-                    reset_signals();
-                    let mut program = shared.programs;
-                    while !(*program).is_null() {
-                        libc::execve(*program, shared.argv, shared.envp);
-                        program = program.add(1);
-                        if !(*program).is_null() && !matches!(*libc::__errno_location(), libc::ENOENT | libc::ENOTDIR) {
-                            break;
-                        }
-                    }
-                }
-            }
-        }
+        let step = run(shared);
         shared.step.store(step as i32, Ordering::Relaxed);
         shared.errno.store((*libc::__errno_location()).max(1), Ordering::Relaxed);
         libc::_exit(127)
+    }
+}
+
+/// Goes through the steps up to the program; answers the one that failed.
+///
+/// # Safety
+/// As for [`child`].
+unsafe fn run(shared: &Shared) -> SpawnStep {
+    // SAFETY: as for `child`; the child shares its parent's memory alone.
+    unsafe {
+        if !shared.entry.enter() {
+            return SpawnStep::World;
+        }
+        if !set_streams_up(shared) {
+            return SpawnStep::Streams;
+        }
+        if libc::chdir(shared.cwd) != 0 {
+            return SpawnStep::Cwd;
+        }
+        if !become_user(shared) {
+            return SpawnStep::User;
+        }
+        reset_signals();
+        let mut program = shared.programs;
+        while !(*program).is_null() {
+            libc::execve(*program, shared.argv, shared.envp);
+            program = program.add(1);
+            if !(*program).is_null() && !matches!(*libc::__errno_location(), libc::ENOENT | libc::ENOTDIR) {
+                break;
+            }
+        }
+        SpawnStep::Exec
     }
 }
 

@@ -1,13 +1,22 @@
 //! The sandbox's start command: runs once, its output kept for the logs, never restarted.
+//!
+//! One that is an init, such as systemd, becomes process 1 of a world of its own, in which all commands live that are started while it runs.
+
+mod init;
 
 use crate::agent::Agent;
 use crate::command::{Command, Defaults, Launched, StartError, Streams, Wiring, launch};
 use crate::process::CommandCgroup;
-use crate::sys::watch;
-use rustix::process::{Pid, Signal, kill_process_group};
+use crate::sys::{self, FirstProcess, World, watch};
+use init::InitKind;
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -18,6 +27,13 @@ const LOG_LEN_MAX: usize = 1 << 20;
 /// Bytes read at once.
 const READ_LEN: usize = 4 << 10;
 
+/// A start command that is an init, while it runs.
+struct Init {
+    kind: InitKind,
+    pid: Pid,
+    world: Rc<FirstProcess>,
+}
+
 /// The start command's state; empty where there is none.
 #[derive(Default)]
 pub struct StartCommand {
@@ -25,6 +41,7 @@ pub struct StartCommand {
     pid: Cell<Option<u32>>,
     exit: Cell<Option<i32>>,
     cgroup: RefCell<Option<CommandCgroup>>,
+    init: RefCell<Option<Init>>,
     ended: Notify,
 }
 
@@ -39,15 +56,34 @@ impl StartCommand {
         self.log.borrow().iter().copied().collect()
     }
 
-    /// Sends SIGTERM to its process group, waits, and then kills whatever is left of it.
+    /// The first process that commands live with; `None`: they live with the agent.
+    pub fn first_process(&self) -> Option<Rc<FirstProcess>> {
+        self.init.borrow().as_ref().map(|init| init.world.clone())
+    }
+
+    /// Where the commands' processes are listed under the pids that they themselves see.
+    pub fn proc(&self) -> PathBuf {
+        let init = self.init.borrow().as_ref().map(|init| init.pid.as_raw_nonzero());
+        init.map_or_else(|| "/proc".into(), |pid| format!("/proc/{pid}/root/proc").into())
+    }
+
+    /// Sends SIGTERM to its process group, or to an init what makes it end the machine, waits, and then kills whatever is left of it.
     pub async fn stop(&self, grace: Duration) {
         let group = self.pid.get().and_then(|pid| Pid::from_raw(pid as i32));
         if let Some(group) = group.filter(|_| self.exit.get().is_none()) {
             let ended = self.ended.notified();
-            // A group that has ended is fine.
-            let _ = kill_process_group(group, Signal::TERM);
+            let init = self.init.borrow().as_ref().map(|init| init.kind);
+            // One that has ended is fine.
+            let _ = match init {
+                Some(kind) => sys::send(group, kind.stop_signal()),
+                None => kill_process_group(group, Signal::TERM).map_err(Into::into),
+            };
             // Whether it ended in time makes no difference to what follows.
             let _ = tokio::time::timeout(grace, ended).await;
+        }
+        if let Some(init) = &*self.init.borrow() {
+            // With it goes everything in its world.
+            let _ = kill_process(init.pid, Signal::KILL);
         }
         if let Some(cgroup) = &*self.cgroup.borrow()
             && let Err(error) = cgroup.kill()
@@ -64,6 +100,7 @@ impl StartCommand {
     }
 
     fn set_exit(&self, code: i32) {
+        *self.init.borrow_mut() = None;
         self.exit.set(Some(code));
         self.ended.notify_waiters();
     }
@@ -72,15 +109,52 @@ impl StartCommand {
 /// Starts it. One that cannot be started counts as ended, as a shell would have it, with the reason in its log.
 pub fn start(agent: &Rc<Agent>, defaults: &Defaults, argv: &[String]) {
     let Some((program, args)) = argv.split_first() else { return };
-    let env = BTreeMap::new();
+    let kind = InitKind::of(program, |path| fs::canonicalize(path).ok());
+    let env = if kind.is_some() { init::environment(&defaults.env) } else { BTreeMap::new() };
     let command = Command { program, args, env: &env, cwd: None, user: None, wiring: Wiring::Log };
-    match launch(&command, defaults, &agent.cgroups, &agent.reaper) {
-        Ok(launched) => follow(agent, launched),
+    let world = if kind.is_some() { World::New } else { World::Agent };
+    if let Some(kind) = kind
+        && let Err(error) = prepare_for(kind)
+    {
+        crate::report!("cannot prepare for {program}: {error}");
+    }
+    match launch(&command, defaults, world, &agent.cgroups, &agent.reaper) {
+        Ok(launched) => {
+            if let Some(kind) = kind {
+                enter_world(agent, kind, launched.pid);
+            }
+            follow(agent, launched);
+        }
         Err(error) => {
             agent.start_command.append(format!("{error}\n").as_bytes());
             let code = if matches!(error, StartError::Program { .. }) { 127 } else { 126 };
             agent.start_command.set_exit(code);
         }
+    }
+}
+
+/// What an init mounts is to be seen by the agent too, which reads and writes files for clients. systemd gets the `/run` that it would make, with
+/// what it must know of this machine.
+fn prepare_for(kind: InitKind) -> io::Result<()> {
+    mount_change("/", MountPropagationFlags::SHARED | MountPropagationFlags::REC)?;
+    if kind == InitKind::Systemd {
+        fs::create_dir_all("/run")?;
+        mount("tmpfs", "/run", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=20%,nr_inodes=800k")?;
+        for (path, text) in init::SYSTEMD_FILES {
+            let path = Path::new(path);
+            fs::create_dir_all(path.parent().unwrap_or(path))?;
+            fs::write(path, text)?;
+        }
+    }
+    Ok(())
+}
+
+/// From now on, commands live with this process.
+fn enter_world(agent: &Agent, kind: InitKind, pid: u32) {
+    let Some(pid) = Pid::from_raw(pid as i32) else { return };
+    match FirstProcess::open(pid) {
+        Ok(world) => *agent.start_command.init.borrow_mut() = Some(Init { kind, pid, world: Rc::new(world) }),
+        Err(error) => crate::report!("cannot follow the init: {error}"),
     }
 }
 

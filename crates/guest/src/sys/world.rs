@@ -1,0 +1,101 @@
+//! Where a process lives: with the agent, or with a first process of its own, such as systemd.
+//!
+//! The agent itself never moves. A process gets its PID namespace from what its parent has set for its children, so that is set around the call
+//! that starts it; a thread with such a setting can start no further threads, and none is started in between.
+#![allow(unsafe_code)]
+
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+/// Where a new process lives.
+#[derive(Clone, Copy, Default)]
+pub enum World<'a> {
+    /// With the agent.
+    #[default]
+    Agent,
+    /// In a new one, of which it is the first process: a PID namespace, and mounts that are a copy of the agent's but for `/proc`. What is
+    /// mounted on either side later shows on the other where the agent's mounts are shared.
+    New,
+    /// In that of a first process.
+    Of(&'a FirstProcess),
+}
+
+/// A process that was started in [`World::New`].
+#[derive(Debug)]
+pub struct FirstProcess {
+    itself: OwnedFd,
+    agent: OwnedFd,
+}
+
+impl FirstProcess {
+    /// A handle on it; its pid is as the agent sees it, and not reaped.
+    pub fn open(pid: Pid) -> io::Result<Self> {
+        Ok(Self { itself: pidfd_open(pid, PidfdFlags::empty())?, agent: pidfd_open(getpid(), PidfdFlags::empty())? })
+    }
+}
+
+/// What the child must do about it.
+#[derive(Clone, Copy)]
+pub(super) enum Entry {
+    None,
+    OwnProc,
+    Mounts(RawFd),
+}
+
+impl World<'_> {
+    /// Flags for the call that starts the process.
+    pub(super) fn clone_flags(self) -> u64 {
+        match self {
+            World::New => (libc::CLONE_NEWPID | libc::CLONE_NEWNS) as u64,
+            World::Agent | World::Of(_) => 0,
+        }
+    }
+
+    pub(super) fn entry(self) -> Entry {
+        match self {
+            World::Agent => Entry::None,
+            World::New => Entry::OwnProc,
+            World::Of(first) => Entry::Mounts(first.itself.as_raw_fd()),
+        }
+    }
+
+    /// Makes the call that starts the process where it gets the right PID namespace. Both answer a negative error number on failure.
+    pub(super) fn with_pid_namespace(self, start: impl FnOnce() -> i64) -> i64 {
+        let World::Of(first) = self else { return start() };
+        // SAFETY: the call takes an open descriptor, and affects later children of this thread only.
+        let set = |fd: &OwnedFd| unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWPID) };
+        if set(&first.itself) != 0 {
+            return -i64::from(io::Error::last_os_error().raw_os_error().unwrap_or(libc::ESRCH));
+        }
+        let result = start();
+        // Going back to one's own namespace is always allowed.
+        let back = set(&first.agent);
+        debug_assert_eq!(back, 0);
+        result
+    }
+}
+
+impl Entry {
+    /// Does it, in the child.
+    ///
+    /// # Safety
+    /// The caller shares no file system context (`CLONE_FS`) with another process. Neither allocates nor locks.
+    pub(super) unsafe fn enter(self) -> bool {
+        const PROC: *const libc::c_char = c"/proc".as_ptr();
+        // SAFETY: all pointers are to constant strings or null where the kernel takes that.
+        unsafe {
+            match self {
+                Entry::None => true,
+                Entry::Mounts(first) => libc::setns(first, libc::CLONE_NEWNS) == 0,
+                Entry::OwnProc => {
+                    let quiet = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+                    // The agent's stays as it is: what is mounted on it here would show there too.
+                    libc::mount(ptr::null(), PROC, ptr::null(), libc::MS_PRIVATE, ptr::null()) == 0
+                        && libc::mount(c"proc".as_ptr(), PROC, c"proc".as_ptr(), quiet, ptr::null()) == 0
+                }
+            }
+        }
+    }
+}
