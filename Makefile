@@ -8,7 +8,7 @@ CARGO ?= cargo
 GUEST_TARGET := x86_64-unknown-linux-gnu
 GUEST_FLAGS := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static"
 
-.PHONY: help build guest quickstart test check fmt fmt-check lint deny unit conformance fuzz bench clean
+.PHONY: help build guest quickstart test check fmt fmt-check lint deny unit conformance machine fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,7 +43,10 @@ unit: ## the tests beside the code
 	scripts/unit.sh
 
 conformance: ## the unmodified `prime` clients against a real server and real VMs; images, faults, loads, isolation
-	tests/conformance/run.sh
+	tests/conformance/run.sh --ignore=tests/conformance/test_machine.py
+
+machine: ## Docker, systemd, modules and devices inside a sandbox: slower, with an image of its own
+	tests/conformance/run.sh tests/conformance/test_machine.py
 
 fuzz: ## feed the parsers of foreign bytes with arbitrary ones, a minute each; needs nightly Rust
 	scripts/fuzz.sh
