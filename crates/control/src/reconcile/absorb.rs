@@ -11,7 +11,9 @@ const LOGS_LEN_MAX: usize = 1 << 20;
 /// Applies `seen` to `row`; answers whether anything changed.
 ///
 /// Observations may come late, twice, or in the wrong order: a status that may not follow the row's is ignored, and what a
-/// deleted sandbox still does changes nothing but its last words.
+/// deleted sandbox still does changes nothing but its last words. They are of the node's present life: one that a node said before it
+/// died and forgot the sandbox must not come after the sandbox was offered anew, or the row would run ahead of the node until it
+/// catches up. Here both live in one process; a connection to a node elsewhere has to drop what an earlier one still carries.
 pub(crate) fn absorb(row: &mut SandboxRow, seen: &Observation) -> bool {
     let before = row.clone();
     if row.is_live() {

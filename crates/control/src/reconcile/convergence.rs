@@ -83,6 +83,8 @@ impl World {
             Event::Lose(n) => {
                 if let Some(id) = nth(self.node.keys(), n) {
                     self.node.remove(&id);
+                    // A node loses what it had by dying, and what it said of it is lost with the connection: see `absorb`.
+                    self.under_way.retain(|seen| seen.id != id);
                 }
             }
             Event::Deliver(n) | Event::DeliverTwice(n) if !self.under_way.is_empty() => {

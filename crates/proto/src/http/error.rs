@@ -196,8 +196,7 @@ mod tests {
     fn image_codes_are_all_known() {
         let of_node =
             ["bad_reference", "not_found", "access_denied", "wrong_architecture", "digest_mismatch", "bad_content"];
-        for code in of_node.into_iter().chain(["registry_unreachable", "rate_limited", "no_space", "in_use", "failed"])
-        {
+        for code in of_node.into_iter().chain(["registry_unreachable", "rate_limited", "no_space", "failed"]) {
             assert_eq!(ErrorCode::of_image_error(code).as_str(), format!("image_{code}"));
         }
         assert_eq!(ErrorCode::of_image_error("new"), ErrorCode::ImageFailed);
