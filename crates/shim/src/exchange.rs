@@ -13,20 +13,27 @@ pub(crate) struct Exchange(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     memory: File,
-    /// Pieces that no transfer has. Those of a transfer that ended without the guest's word are never lent again.
-    free: Mutex<Vec<u32>>,
-    lost: Mutex<usize>,
+    pieces: Mutex<Pieces>,
+}
+
+#[derive(Debug)]
+struct Pieces {
+    /// Those that no transfer has.
+    free: Vec<u32>,
+    /// How many are never lent again: their transfers ended without the guest's word.
+    lost: usize,
 }
 
 impl Exchange {
     /// Takes the memory that the guest sees as its disk.
     pub(crate) fn new(memory: File) -> Self {
-        Self(Arc::new(Inner { memory, free: Mutex::new((0..PIECES).collect()), lost: Mutex::default() }))
+        let pieces = Pieces { free: (0..PIECES).collect(), lost: 0 };
+        Self(Arc::new(Inner { memory, pieces: Mutex::new(pieces) }))
     }
 
     /// Lends a transfer its pieces, if enough are free.
     pub(crate) fn lend(&self) -> Option<Loan> {
-        let mut free = self.0.free();
+        let free = &mut self.0.pieces().free;
         let at = free.len().checked_sub(PIECES_LENT)?;
         Some(Loan { exchange: self.clone(), pieces: free.split_off(at) })
     }
@@ -45,12 +52,8 @@ impl Exchange {
 }
 
 impl Inner {
-    fn free(&self) -> MutexGuard<'_, Vec<u32>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lost(&self) -> MutexGuard<'_, usize> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -74,16 +77,17 @@ impl Loan {
 
     /// Gives them up: the guest may still write to them.
     pub(crate) fn lose(mut self) {
-        *self.exchange.0.lost() += std::mem::take(&mut self.pieces).len();
+        let given_up = std::mem::take(&mut self.pieces).len();
+        self.exchange.0.pieces().lost += given_up;
     }
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
         let inner = &self.exchange.0;
-        let mut free = inner.free();
-        free.append(&mut self.pieces);
-        if free.len() + *inner.lost() == PIECES as usize {
+        let mut pieces = inner.pieces();
+        pieces.free.append(&mut self.pieces);
+        if pieces.free.len() + pieces.lost == PIECES as usize {
             // Nothing is under way: the memory goes back to the machine. If it cannot, it stays, and is bounded.
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = fallocate(&inner.memory, flags, 0, start_of(PIECES));

@@ -115,23 +115,27 @@ pub(crate) async fn upload(
 }
 
 /// The pieces of an upload: free to be filled, or with the guest. What it gives back must have been given to it.
-struct Pieces {
+struct Pieces<'a> {
+    lent: &'a [u32],
     free: Mutex<Vec<u32>>,
-    given: Mutex<Vec<u32>>,
     returned: Notify,
 }
 
-impl Pieces {
-    fn of(loan: &Loan) -> Self {
-        Self { free: Mutex::new(loan.pieces().to_vec()), given: Mutex::default(), returned: Notify::new() }
+impl<'a> Pieces<'a> {
+    fn of(loan: &'a Loan) -> Self {
+        Self { lent: loan.pieces(), free: Mutex::new(loan.pieces().to_vec()), returned: Notify::new() }
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A free piece; waits until there is one. It counts as given.
     async fn take(&self) -> u32 {
         loop {
             let returned = self.returned.notified();
-            if let Some(piece) = locked(&self.free).pop() {
-                locked(&self.given).push(piece);
+            let piece = self.free().pop();
+            if let Some(piece) = piece {
                 return piece;
             }
             returned.await;
@@ -140,16 +144,14 @@ impl Pieces {
 
     /// Takes a piece back; false if the guest does not have it.
     fn take_back(&self, piece: u32) -> bool {
-        let mut given = locked(&self.given);
-        let Some(at) = given.iter().position(|known| *known == piece) else { return false };
-        locked(&self.free).push(given.swap_remove(at));
+        let mut free = self.free();
+        if !self.lent.contains(&piece) || free.contains(&piece) {
+            return false;
+        }
+        free.push(piece);
         self.returned.notify_one();
         true
     }
-}
-
-fn locked(pieces: &Mutex<Vec<u32>>) -> MutexGuard<'_, Vec<u32>> {
-    pieces.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Feeds the request's body from the source.
@@ -169,7 +171,7 @@ async fn pass_on(mut source: Source, feed: Feed) -> Result<(), TransferError> {
 async fn fill(
     source: &mut Source,
     exchange: &Exchange,
-    pieces: &Pieces,
+    pieces: &Pieces<'_>,
     feed: &mut Option<Feed>,
 ) -> Result<(), TransferError> {
     let mut at_end = false;
@@ -203,7 +205,7 @@ async fn fill(
 async fn listen(
     sender: &mut GuestSender,
     request: Request<AnyBody>,
-    pieces: &Pieces,
+    pieces: &Pieces<'_>,
 ) -> Result<Response<AnyBody>, TransferError> {
     sender.ready().await?;
     let response = sender.send_request(request).await?;

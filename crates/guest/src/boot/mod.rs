@@ -10,6 +10,7 @@ mod settings;
 
 pub use disks::{RootDisk, Superblock, superblock};
 pub use mounts::Staged;
+pub(crate) use mounts::modules_of_tools;
 pub(crate) use settings::INTERFACE;
 
 use crate::agent::{Agent, runtime};
@@ -45,7 +46,7 @@ pub fn run() -> Result<std::convert::Infallible, BootError> {
     let tools = step("find the tools disk", disks::find_tools(&disks))?;
     step("mount the tools disk", mounts::mount_tools(tools.as_deref()))?;
     if tools.is_some() {
-        device_files::make(&mounts::modules_of_tools());
+        device_files::make(&modules_of_tools());
     }
     let root_disk = step("find the root disk", disks::find_root(disks, tools.as_deref()))?;
     settings::apply();

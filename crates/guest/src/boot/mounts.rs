@@ -67,7 +67,7 @@ pub(super) fn mount_tools(device: Option<&Path>) -> io::Result<()> {
 }
 
 /// The tools disk's modules of the running kernel.
-pub(super) fn modules_of_tools() -> PathBuf {
+pub(crate) fn modules_of_tools() -> PathBuf {
     Path::new(TOOLS).join("lib/modules").join(&*rustix::system::uname().release().to_string_lossy())
 }
 

@@ -1,5 +1,5 @@
 use super::Steps;
-use crate::boot::{RootDisk, Staged, Superblock, superblock};
+use crate::boot::{RootDisk, Staged, Superblock, modules_of_tools, superblock};
 use crate::http::Refusal;
 use crate::sys;
 use rustix::fs::{Mode, OFlags};
@@ -18,8 +18,6 @@ const NEW_ROOT: &str = "/newroot";
 const OPTIONS: &CStr = c"noinit_itable";
 /// Room at the end of a disk for which it is not worth growing, bytes.
 const GROWTH_LEN_MIN: u64 = 8 << 20;
-/// The tools disk's kernel modules.
-const TOOLS_MODULES: &str = "/dev/warren/tools/lib/modules";
 
 /// Makes the disk the root of this process and all that it starts.
 pub(super) fn enter(steps: &mut Steps, disk: &RootDisk, staged: Staged) -> Result<(), Refusal> {
@@ -66,10 +64,8 @@ fn grow(blocks: u64) -> io::Result<()> {
 
 /// Shows the running kernel's modules where programs look for them, unless the image brings its own.
 pub(super) fn mount_modules() -> io::Result<()> {
-    let uname = rustix::system::uname();
-    let release = uname.release().to_string_lossy();
-    let source = Path::new(TOOLS_MODULES).join(&*release);
-    let target = Path::new("/lib/modules").join(&*release);
+    let source = modules_of_tools();
+    let target = Path::new("/lib/modules").join(source.file_name().unwrap_or_default());
     if target.exists() || !source.exists() {
         return Ok(());
     }

@@ -54,10 +54,6 @@ async fn upload_to(node: SharedNode, segments: Segments, request: Request) -> Re
     let pump = async move {
         // A part that breaks off drops `pieces` without its end, which the guest sees as a broken body: nothing half-written stays.
         while let Some(piece) = part.chunk().await? {
-            // The decoder yields empty pieces, and a peer ends an HTTP/2 connection on which it got a hundred empty frames.
-            if piece.is_empty() {
-                continue;
-            }
             if pieces.send(Piece::Data(piece)).await.is_err() {
                 return Ok(());
             }
