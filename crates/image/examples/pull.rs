@@ -11,6 +11,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let store = Store::open(Path::new(&dir), Config::default())?;
     let image = store.ensure(&reference).await?;
-    println!("{}\n{:#?}", image.disk.display(), image.record);
+    println!("{}\n{:#?}", image.disk.offset(), image.record);
     Ok(())
 }

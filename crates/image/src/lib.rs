@@ -3,6 +3,7 @@
 //! [`Store`] is what a node uses. [`ext4`] also makes file systems of one's own, such as the guests' tools disk.
 #![forbid(unsafe_code)]
 
+mod chunks;
 pub mod convert;
 pub mod ext4;
 pub mod limits;
@@ -14,5 +15,6 @@ mod source;
 mod store;
 pub mod tar;
 
+pub use chunks::Disk;
 pub use registry::{Credential, RegistryConfig};
 pub use store::{Config, Image, Lease, Store, StoreError};

@@ -16,6 +16,12 @@ fn files(dir: &Path, sub: &str) -> usize {
     fs::read_dir(dir.join(sub)).unwrap().count()
 }
 
+/// Bytes of all chunks, as the file system counts them.
+fn stored(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    dir.join("chunks").metadata().unwrap().blocks() * 512
+}
+
 #[tokio::test]
 async fn an_imported_name_needs_no_registry() {
     let dir = tempfile::tempdir().unwrap();
@@ -43,14 +49,13 @@ async fn the_last_lease_lets_a_removed_image_go() {
     store.remove("x:1").await.unwrap();
     assert!(store.list().is_empty());
     assert_eq!(store.remove("x:1").await.unwrap_err().code, "not_found");
-    assert!(image.disk.exists());
     let second = store.lease(&image.record.digest).unwrap();
     drop(image);
-    assert!(second.disk.exists());
-    let disk = second.disk.clone();
+    support::fsck(&second.disk);
+    assert!(stored(&images) > 0);
     drop(second);
-    assert!(!disk.exists());
-    assert_eq!((files(&images, "records"), files(&images, "names"), files(&images, "tmp")), (0, 0, 0));
+    assert_eq!(["manifests", "records", "names", "tmp"].map(|sub| files(&images, sub)), [0; 4]);
+    assert_eq!(stored(&images), 0);
 }
 
 #[tokio::test]
@@ -70,7 +75,7 @@ async fn a_running_sandbox_is_adopted_after_a_restart() {
     let store = open(&images);
     let image = store.lease(&digest).unwrap();
     assert_eq!(store.collect().await, 0);
-    assert!(image.disk.exists());
+    support::fsck(&image.disk);
     drop(image);
     assert!(store.lease(&digest).is_none());
 }
@@ -83,14 +88,14 @@ async fn two_names_of_the_same_content_share_a_disk() {
     let images = dir.path().join("images");
     let store = open(&images);
     let (one, two) = tokio::join!(store.import(tar.clone(), "x:1"), store.import(tar.clone(), "y:1"));
-    assert_eq!(one.unwrap().disk, two.unwrap().disk);
-    assert_eq!(files(&images, "disks"), 1);
+    assert_eq!(one.unwrap().disk.offset(), two.unwrap().disk.offset());
+    assert_eq!(files(&images, "manifests"), 1);
     store.remove("x:1").await.unwrap();
     assert!(store.ensure("y:1").await.is_ok());
     // A name that moves on lets its old image go.
     fs::write(&tar, root_tar(&[TarFile::file("b", b"b")])).unwrap();
     store.import(tar, "y:1").await.unwrap();
-    assert_eq!((files(&images, "disks"), files(&images, "tmp")), (1, 0));
+    assert_eq!((files(&images, "manifests"), files(&images, "tmp")), (1, 0));
 }
 
 #[tokio::test]
@@ -107,18 +112,18 @@ async fn a_store_that_was_killed_is_sound() {
     let hex = digest.strip_prefix("sha256:").unwrap();
     // Each of these is what a kill between two steps leaves.
     fs::write(images.join("tmp/half-made"), b"x").unwrap();
-    fs::write(images.join(format!("disks/{}.ext4", "0".repeat(64))), b"no record").unwrap();
+    fs::write(images.join("manifests").join("0".repeat(64)), b"no record").unwrap();
     fs::write(images.join(format!("records/{}.json", "1".repeat(64))), b"{\"for").unwrap();
     fs::write(images.join(format!("names/{}.json", "2".repeat(64))), b"").unwrap();
     let store = open(&images);
     assert_eq!(store.list().len(), 1);
-    for sub in ["disks", "records", "names"] {
+    for sub in ["manifests", "records", "names"] {
         assert_eq!(files(&images, sub), 1, "{sub}");
     }
     assert_eq!(files(&images, "tmp"), 0);
     drop(store);
-    // A disk that is gone takes its record and its name along.
-    fs::remove_file(images.join(format!("disks/{hex}.ext4"))).unwrap();
+    // A manifest that is gone takes its record and its name along.
+    fs::remove_file(images.join("manifests").join(hex)).unwrap();
     let store = open(&images);
     assert!(store.list().is_empty());
     assert_eq!((files(&images, "records"), files(&images, "names")), (0, 0));
@@ -141,11 +146,12 @@ async fn child_that_is_killed() {
 async fn a_kill_at_any_moment_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     for i in 0..2u8 {
-        let tar = root_tar(&[TarFile::file("a", &vec![i; 1 << 20])]);
+        let tar = root_tar(&[TarFile::file("a", &vec![i + 1; 1 << 20])]);
         fs::write(dir.path().join(format!("root-{i}.tar")), tar).unwrap();
     }
     let images = dir.path().join("images");
     open(&images).import(dir.path().join("root-0.tar"), "x:1").await.unwrap();
+    let bytes = stored(&images);
     for round in 0..25u64 {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["child_that_is_killed", "--exact", "--nocapture"])
@@ -161,7 +167,8 @@ async fn a_kill_at_any_moment_loses_nothing() {
         let image = store.ensure("x:1").await.unwrap();
         support::fsck(&image.disk);
         store.collect().await;
-        assert_eq!((files(&images, "disks"), files(&images, "records"), files(&images, "tmp")), (1, 1, 0));
+        assert_eq!((files(&images, "manifests"), files(&images, "records"), files(&images, "tmp")), (1, 1, 0));
+        assert_eq!(stored(&images), bytes, "both images are of the same size; nothing else may be left");
     }
 }
 
@@ -185,5 +192,5 @@ async fn what_is_no_image_is_refused_and_leaves_nothing() {
     assert_eq!(store.import(dir.path().join("missing"), "x:1").await.unwrap_err().code, "not_found");
     assert_eq!(store.import(path.clone(), "../x").await.unwrap_err().code, "bad_reference");
     assert_eq!(store.ensure("prime/alice/x:1").await.unwrap_err().code, "not_found");
-    assert_eq!((files(&images, "disks"), files(&images, "tmp"), files(&images, "records")), (0, 0, 0));
+    assert_eq!((files(&images, "manifests"), files(&images, "tmp"), files(&images, "records")), (0, 0, 0));
 }

@@ -241,7 +241,7 @@ async fn the_same_image_from_every_kind_of_file() {
         assert_eq!(disk.names(""), [b"a", b"b"], "{tag}");
     }
     // A layout is named by its manifest, a docker-archive by its config.
-    assert_eq!(std::fs::read_dir(dir.path().join("images/disks")).unwrap().count(), 2);
+    assert_eq!(std::fs::read_dir(dir.path().join("images/manifests")).unwrap().count(), 2);
     assert_eq!(std::fs::read_dir(dir.path().join("images/tmp")).unwrap().count(), 0);
 }
 
@@ -258,7 +258,7 @@ async fn a_wrong_digest_is_refused_and_leaves_nothing() {
         let images = dir.path().join("images");
         let store = Store::open(&images, Config::default()).unwrap();
         assert_eq!(store.import(layout, "x:1").await.unwrap_err().code, "digest_mismatch");
-        for sub in ["disks", "records", "names", "tmp"] {
+        for sub in ["manifests", "records", "names", "tmp"] {
             assert_eq!(std::fs::read_dir(images.join(sub)).unwrap().count(), 0, "{sub}");
         }
     }

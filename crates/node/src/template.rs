@@ -11,7 +11,7 @@ use warren_model::Shape;
 use warren_proto::guest::{GuestStatus, paths};
 use warren_proto::shim::{Accel, Machine, Template};
 use warren_shim::channel;
-use warren_vmm::{MachineFiles, Memory, Vm, VmConfig, create_overlay};
+use warren_vmm::{Backing, MachineFiles, Memory, Vm, VmConfig, create_overlay};
 
 /// Longest times for a cold boot until the agent answers, one a try. It takes three seconds under emulation, a dozen on a busy host;
 /// but an emulated kernel of two processors has been seen to hang for good while the host was busy, and then only a new try helps.
@@ -147,7 +147,7 @@ pub(crate) async fn boot(
     std::fs::File::create(&raw).and_then(|f| f.set_len(EMPTY_DISK_LEN)).map_err(text)?;
     let overlay = dir.join("root.qcow2");
     let _ = std::fs::remove_file(&overlay);
-    create_overlay(&overlay, &raw, EMPTY_DISK_LEN, &[]).map_err(|e| e.to_string())?;
+    create_overlay(&overlay, Backing::Raw(&raw), EMPTY_DISK_LEN, &[]).map_err(|e| e.to_string())?;
     let config = VmConfig {
         machine: machine.clone(),
         shape,

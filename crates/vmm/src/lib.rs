@@ -12,7 +12,7 @@ mod sys;
 mod vm;
 
 pub use cmdline::{MachineFiles, Memory, VmConfig, machine_identity};
-pub use overlay::{OVERLAY_PIECE, OverlayError, create_overlay};
+pub use overlay::{Backing, OVERLAY_PIECE, OverlayError, create_overlay};
 pub use qmp::{Event, Qmp, QmpError};
 pub use vm::{GUEST_SOCKET, SpawnError, Vm, VmError};
 

@@ -1,4 +1,4 @@
-//! An empty qcow2 overlay on a raw image. Written here because `qemu-img create` costs a process on each sandbox's way to its first command.
+//! An empty qcow2 overlay on an image. Written here because `qemu-img create` costs a process on each sandbox's way to its first command.
 //!
 //! Format: QEMU's `docs/interop/qcow2.txt`, version 3.
 
@@ -30,14 +30,44 @@ const EXTENSION_BACKING_FORMAT: u32 = 0xE279_2ACA;
 /// Longest backing file name that the format allows, bytes.
 const BACKING_LEN_MAX: usize = 1023;
 
+/// What an overlay lies on.
+#[derive(Debug, Clone, Copy)]
+pub enum Backing<'a> {
+    /// A raw disk.
+    Raw(&'a Path),
+    /// A qcow2 that starts somewhere within a file.
+    Within {
+        /// The file; its name must be UTF-8.
+        file: &'a Path,
+        /// Where its header is, bytes.
+        offset: u64,
+    },
+}
+
+impl Backing<'_> {
+    /// As QEMU takes it: name and format.
+    fn name(&self) -> Option<(Vec<u8>, &'static str)> {
+        use std::os::unix::ffi::OsStrExt;
+        match self {
+            Backing::Raw(path) => Some((path.as_os_str().as_bytes().to_vec(), "raw")),
+            Backing::Within { file, offset } => {
+                let file = serde_json::json!({"driver": "file", "filename": file.to_str()?, "locking": "off"});
+                let raw = serde_json::json!({"driver": "raw", "offset": offset, "file": file});
+                let node = serde_json::json!({"driver": "qcow2", "file": raw});
+                Some((format!("json:{node}").into_bytes(), "qcow2"))
+            }
+        }
+    }
+}
+
 /// Why an overlay could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum OverlayError {
     /// Size is zero, not a multiple of 512, or over what one L1 cluster maps.
     #[error("a disk of {0} bytes cannot be made: it must be a multiple of 512 up to {SIZE_MAX}")]
     Size(u64),
-    /// The backing file's name is too long for the format.
-    #[error("backing file name is over {BACKING_LEN_MAX} bytes")]
+    /// The backing file's name is too long for the format, or not one that QEMU can be told.
+    #[error("backing file name is over {BACKING_LEN_MAX} bytes, or not UTF-8")]
     BackingName,
     /// Pieces are not whole clusters in ascending order within the disk.
     #[error("what the disk is to start with is not made of whole clusters in order")]
@@ -87,27 +117,30 @@ fn header(backing: &[u8], backing_format: &[u8], size: u64) -> Vec<u8> {
     out
 }
 
-/// Makes `path` a qcow2 of `size` bytes over the raw file `backing`, with `pieces` written into it: clusters of
+/// Makes `path` a qcow2 of `size` bytes over `backing`, with `pieces` written into it: clusters of
 /// [`OVERLAY_PIECE`] bytes by offset, ascending. Fails if `path` exists.
 ///
 /// Layout: header, refcount table, refcount block, L1 table, one cluster each, then an L2 table before the first piece of each
 /// part of the disk that needs one; the file is sparse.
-pub fn create_overlay(path: &Path, backing: &Path, size: u64, pieces: &[(u64, &[u8])]) -> Result<(), OverlayError> {
-    use std::os::unix::ffi::OsStrExt;
+pub fn create_overlay(
+    path: &Path,
+    backing: Backing<'_>,
+    size: u64,
+    pieces: &[(u64, &[u8])],
+) -> Result<(), OverlayError> {
     if size == 0 || !size.is_multiple_of(512) || size > SIZE_MAX {
         return Err(OverlayError::Size(size));
     }
-    let backing = backing.as_os_str().as_bytes();
-    if backing.len() > BACKING_LEN_MAX {
-        return Err(OverlayError::BackingName);
-    }
+    let (name, format) =
+        backing.name().filter(|(name, _)| name.len() <= BACKING_LEN_MAX).ok_or(OverlayError::BackingName)?;
     let sound = |pair: &[(u64, &[u8])]| pair[0].0 < pair[1].0;
     let fits =
         |piece: &(u64, &[u8])| piece.0.is_multiple_of(CLUSTER) && piece.1.len() as u64 == CLUSTER && piece.0 < size;
     if !pieces.iter().all(fits) || !pieces.windows(2).all(sound) || pieces.len() > PIECES_MAX {
         return Err(OverlayError::Pieces);
     }
-    write(path, backing, size, pieces).map_err(|source| OverlayError::Io { path: path.display().to_string(), source })
+    write(path, &header(&name, format.as_bytes(), size), pieces)
+        .map_err(|source| OverlayError::Io { path: path.display().to_string(), source })
 }
 
 /// The size that a qcow2's guest sees, bytes.
@@ -117,9 +150,9 @@ pub(crate) fn virtual_size(path: &Path) -> std::io::Result<u64> {
     Ok(u64::from_be_bytes(size))
 }
 
-fn write(path: &Path, backing: &[u8], size: u64, pieces: &[(u64, &[u8])]) -> std::io::Result<()> {
+fn write(path: &Path, header: &[u8], pieces: &[(u64, &[u8])]) -> std::io::Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all_at(&header(backing, b"raw", size), 0)?;
+    file.write_all_at(header, 0)?;
     file.write_all_at(&(REFCOUNT_BLOCK_AT).to_be_bytes(), REFCOUNT_TABLE_AT)?;
     let mut clusters = 4;
     let mut l2 = None;
@@ -157,7 +190,7 @@ mod tests {
         std::fs::write(&base, vec![7u8; 1 << 20]).unwrap();
         for size in [1 << 20, 5 << 30, 3 << 40] {
             let overlay = dir.path().join(format!("{size}.qcow2"));
-            create_overlay(&overlay, &base, size, &[]).unwrap();
+            create_overlay(&overlay, Backing::Raw(&base), size, &[]).unwrap();
             let check = Command::new("qemu-img").arg("check").arg(&overlay).output().unwrap();
             assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
             let info = Command::new("qemu-img").args(["info", "--output=json"]).arg(&overlay).output().unwrap();
@@ -178,7 +211,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for size in [0, 1, 513, u64::MAX, SIZE_MAX + 512] {
             let path = dir.path().join("x");
-            assert!(matches!(create_overlay(&path, Path::new("/b"), size, &[]), Err(OverlayError::Size(_))));
+            assert!(matches!(
+                create_overlay(&path, Backing::Raw(Path::new("/b")), size, &[]),
+                Err(OverlayError::Size(_))
+            ));
             assert!(!path.exists());
         }
     }
@@ -190,7 +226,7 @@ mod tests {
         std::fs::write(&base, vec![7u8; 1 << 20]).unwrap();
         let (a, b) = ([1u8; CLUSTER as usize], [2u8; CLUSTER as usize]);
         let size = 2 << 30;
-        create_overlay(&overlay, &base, size, &[(0, &a), (CLUSTER, &b), (1 << 30, &a)]).unwrap();
+        create_overlay(&overlay, Backing::Raw(&base), size, &[(0, &a), (CLUSTER, &b), (1 << 30, &a)]).unwrap();
         let check = Command::new("qemu-img").arg("check").arg(&overlay).output().unwrap();
         assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
         assert!(
@@ -204,7 +240,26 @@ mod tests {
         assert_eq!([0, CLUSTER, 2 * CLUSTER, 1 << 20, 1 << 30, (1 << 30) + CLUSTER].map(read), [1, 2, 7, 0, 1, 0]);
         for bad in [&[(1u64, &a[..])][..], &[(0, &a[..9])], &[(CLUSTER, &a[..]), (0, &a[..])], &[(size, &a[..])]] {
             let path = dir.path().join("bad");
-            assert!(matches!(create_overlay(&path, &base, size, bad), Err(OverlayError::Pieces)));
+            assert!(matches!(create_overlay(&path, Backing::Raw(&base), size, bad), Err(OverlayError::Pieces)));
         }
+    }
+
+    #[test]
+    fn an_image_may_start_within_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (inner, file) = (dir.path().join("inner"), dir.path().join("odd, \"name\""));
+        create_overlay(&inner, Backing::Raw(Path::new("/dev/null")), 1 << 20, &[(CLUSTER, &[7; CLUSTER as usize])])
+            .unwrap();
+        let mut bytes = std::fs::read(&inner).unwrap();
+        // Without a backing file of its own.
+        bytes[8..20].fill(0);
+        std::fs::write(&file, [vec![0; 3 << 16], bytes].concat()).unwrap();
+        let (overlay, raw) = (dir.path().join("overlay"), dir.path().join("raw"));
+        create_overlay(&overlay, Backing::Within { file: &file, offset: 3 << 16 }, 2 << 20, &[]).unwrap();
+        assert!(
+            Command::new("qemu-img").args(["convert", "-O", "raw"]).args([&overlay, &raw]).status().unwrap().success()
+        );
+        let read = std::fs::read(&raw).unwrap();
+        assert_eq!([0, CLUSTER as usize, 2 * CLUSTER as usize].map(|at| read[at]), [0, 7, 0]);
     }
 }

@@ -8,9 +8,10 @@ pub use compression::{Decompressed, decompressed};
 pub use hashing::{HashingReader, Sha256Hex};
 pub use layer::{ApplyError, Layer, Marks};
 
-use crate::ext4::{Builder, Ext4Error, FileData, Kind, OpenFile, Options, Summary, Xattr, xattr_supported};
+use crate::ext4::{
+    Builder, Ext4Error, FileData, Kind, OpenFile, Options, Placement, Summary, Target, Xattr, xattr_supported,
+};
 use crate::tar::{Entry, EntryKind, Piece, Reader, TarError};
-use std::fs::File;
 use std::io::{self, Read};
 
 /// A layer could not be applied.
@@ -37,21 +38,27 @@ pub enum ConvertError {
 
 /// A root file system that grows layer by layer.
 #[derive(Debug)]
-pub struct Root {
-    builder: Builder,
+pub struct Root<T> {
+    builder: Builder<T>,
     layers: u16,
 }
 
-impl Root {
-    /// Starts an empty one in an empty file.
-    pub fn new(file: File) -> Self {
-        Self { builder: Builder::new(file), layers: 0 }
+impl<T: Target> Root<T> {
+    /// Starts an empty one in an empty target.
+    pub fn new(target: T) -> Self {
+        Self { builder: Builder::new(target), layers: 0 }
     }
 
     /// Applies one uncompressed tar on top of what is there and reads it to its very end.
     pub fn apply(&mut self, tar: impl Read, marks: Marks) -> Result<(), ConvertError> {
         let mut reader = Reader::new(tar);
+        let mut parent = Vec::new();
+        self.builder.start_layer();
         while let Some(entry) = reader.next_entry()? {
+            if parent_of(&entry.path) != parent {
+                self.builder.start_directory();
+                parent = parent_of(&entry.path).to_vec();
+            }
             let data = match entry.kind {
                 EntryKind::File => self.copy(&mut reader)?,
                 _ => FileData::default(),
@@ -64,13 +71,14 @@ impl Root {
         Ok(reader.drain()?)
     }
 
-    /// Writes all metadata; the file is not synced yet.
-    pub fn finish(self, options: &Options) -> Result<(File, Summary), ConvertError> {
+    /// Writes all metadata and gives the target back.
+    pub fn finish(self, options: &Options) -> Result<(T, Summary), ConvertError> {
         Ok(self.builder.finish(options)?)
     }
 
     fn copy<R: Read>(&mut self, reader: &mut Reader<R>) -> Result<FileData, ConvertError> {
-        let mut file = OpenFile::default();
+        let size = reader.file_size();
+        let mut file = OpenFile::new(Placement::of_size(size), size);
         while let Some(piece) = reader.next_piece()? {
             match piece {
                 Piece::Bytes(bytes) => self.builder.append(&mut file, bytes),
@@ -106,6 +114,11 @@ fn kept_xattrs(xattrs: Vec<Xattr>, kind: &Kind) -> Option<Box<[Xattr]>> {
         .filter(|x| (user || !x.name.starts_with(b"user.")) && (acl || !x.name.starts_with(b"system.")))
         .collect();
     if kept.is_empty() { None } else { Some(kept.into()) }
+}
+
+fn parent_of(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
+    &path[..end]
 }
 
 fn printable(path: &[u8]) -> String {

@@ -1,26 +1,27 @@
 use super::data::{DataWriter, OpenFile};
 use super::finish::Finisher;
+use super::layout::BLOCKS_PER_PIECE;
+use super::target::Target;
 use super::tree::{FileData, Kind, Meta, NodeId, ROOT, Tree, Xattr};
 use super::{Ext4Error, Options, Summary};
-use std::fs::File;
 use std::io::{self, Read};
 
 /// Bytes read at once.
 const READ_LEN: usize = 256 << 10;
 
-/// Makes one file system in an empty file.
+/// Makes one file system in an empty [`Target`], for instance a file.
 ///
 /// Either by paths (`add_*`, parents are made as needed) or with the [`Tree`] and the data of files apart.
 #[derive(Debug)]
-pub struct Builder {
+pub struct Builder<T> {
     tree: Tree,
-    data: DataWriter,
+    data: DataWriter<T>,
 }
 
-impl Builder {
-    /// Starts in `file`, which must be empty and open for writing.
-    pub fn new(file: File) -> Self {
-        Self { tree: Tree::new(), data: DataWriter::new(file) }
+impl<T: Target> Builder<T> {
+    /// Starts in `target`, which must be empty.
+    pub fn new(target: T) -> Self {
+        Self { tree: Tree::new(), data: DataWriter::new(target) }
     }
 
     /// The tree so far.
@@ -41,6 +42,16 @@ impl Builder {
     /// Appends `len` zeroes as a hole.
     pub fn append_hole(&mut self, file: &mut OpenFile, len: u64) -> io::Result<()> {
         self.data.append_hole(file, len)
+    }
+
+    /// Small files that come now share no piece of the disk with earlier ones, so that pieces depend on what is in them alone.
+    pub fn start_layer(&mut self) {
+        self.data.cursor.end_shared(0);
+    }
+
+    /// The same for a new directory, unless that would leave most of a piece empty.
+    pub fn start_directory(&mut self) {
+        self.data.cursor.end_shared(BLOCKS_PER_PIECE / 2);
     }
 
     /// Ends a file's data; it takes part in the file system once it is in the tree.
@@ -101,8 +112,8 @@ impl Builder {
         Ok(self.tree.link(dir, name, 0, existing)?)
     }
 
-    /// Writes all metadata and gives the file back. It is not synced to disk yet.
-    pub fn finish(self, options: &Options) -> Result<(File, Summary), Ext4Error> {
+    /// Writes all metadata and gives the target back.
+    pub fn finish(self, options: &Options) -> Result<(T, Summary), Ext4Error> {
         Finisher::new(self.tree, self.data, options).run()
     }
 

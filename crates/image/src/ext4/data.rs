@@ -1,12 +1,11 @@
-//! Streams blocks to the output file, front to back, in large writes.
+//! Streams blocks to the output, front to back, in large writes.
 
 use super::alloc::{Cursor, Run};
 use super::extent::FILE_BLOCKS_MAX;
-use super::layout::{BLOCK, BLOCKS_MAX};
+use super::layout::{BLOCK, BLOCKS_MAX, PIECE, blocks_for};
+use super::target::Target;
 use super::tree::FileData;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 
 /// Bytes gathered before a write.
 const WRITE_LEN: usize = 1 << 20;
@@ -15,16 +14,16 @@ const FILE_BYTES_MAX: u64 = FILE_BLOCKS_MAX * BLOCK as u64;
 
 /// Gathers consecutive bytes into large writes.
 #[derive(Debug)]
-pub(super) struct Output {
-    file: File,
+pub(super) struct Output<T> {
+    target: T,
     at: u64,
     pending: Vec<u8>,
     written: u64,
 }
 
-impl Output {
-    fn new(file: File) -> Self {
-        Self { file, at: 0, pending: Vec::with_capacity(WRITE_LEN), written: 0 }
+impl<T: Target> Output<T> {
+    fn new(target: T) -> Self {
+        Self { target, at: 0, pending: Vec::with_capacity(WRITE_LEN), written: 0 }
     }
 
     /// Writes `bytes` at byte `at`; cheap when it follows what came before.
@@ -49,10 +48,10 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what is pending and gives the file back, with the number of bytes written.
-    pub(super) fn finish(mut self) -> io::Result<(File, u64)> {
+    /// Writes what is pending and gives the target back, with the number of bytes written.
+    pub(super) fn finish(mut self) -> io::Result<(T, u64)> {
         self.flush()?;
-        Ok((self.file, self.written))
+        Ok((self.target, self.written))
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -64,10 +63,29 @@ impl Output {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.at)?;
+        self.target.write_at(self.at, bytes)?;
         self.at += bytes.len() as u64;
         self.written += bytes.len() as u64;
         Ok(())
+    }
+}
+
+/// Where the data of a file goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// Right after what came before.
+    #[default]
+    Dense,
+    /// Into a piece of the disk that it shares with the small files around it.
+    Shared,
+    /// From the start of a piece on, so that equal files make equal pieces wherever they lie.
+    Aligned,
+}
+
+impl Placement {
+    /// For disks that are to share pieces with others: how a file of so many bytes is placed.
+    pub fn of_size(bytes: u64) -> Self {
+        if bytes < PIECE { Self::Shared } else { Self::Aligned }
     }
 }
 
@@ -75,24 +93,36 @@ impl Output {
 #[derive(Debug, Default)]
 pub struct OpenFile {
     data: FileData,
-    /// Where the next byte of the current run goes, and how many more fit.
+    placement: Placement,
+    /// Bytes that are expected in all; more or fewer may come.
+    expected: u64,
+    /// Blocks that wait for its data.
+    reserved: Option<Run>,
+    /// Where the next byte of the current block goes, and how many more fit.
     at: u64,
     room: u64,
 }
 
+impl OpenFile {
+    /// A file that will have about `expected` bytes.
+    pub fn new(placement: Placement, expected: u64) -> Self {
+        Self { placement, expected, ..Self::default() }
+    }
+}
+
 /// Places file data on free blocks and writes it.
 #[derive(Debug)]
-pub(super) struct DataWriter {
+pub(super) struct DataWriter<T> {
     /// The output.
-    pub out: Output,
+    pub out: Output<T>,
     /// What is free.
     pub cursor: Cursor,
 }
 
-impl DataWriter {
-    /// A writer into an empty file.
-    pub(super) fn new(file: File) -> Self {
-        Self { out: Output::new(file), cursor: Cursor::new() }
+impl<T: Target> DataWriter<T> {
+    /// A writer into an empty target.
+    pub(super) fn new(target: T) -> Self {
+        Self { out: Output::new(target), cursor: Cursor::new() }
     }
 
     /// Appends `bytes` to `file`. Data of different files must not be interleaved if the output is to be sequential.
@@ -121,6 +151,7 @@ impl DataWriter {
             let tail = end % BLOCK as u64;
             file.data.size = end - tail;
             file.room = 0;
+            self.give_back(file);
             // A file that ends in a hole needs no last block; if data follows, it starts within this one.
             self.append_zeroes(file, tail)?;
         }
@@ -132,6 +163,7 @@ impl DataWriter {
         let size = file.data.size;
         let padding = file.room;
         self.append_zeroes(&mut file, padding)?;
+        self.give_back(&mut file);
         file.data.size = size;
         Ok(file.data)
     }
@@ -151,14 +183,34 @@ impl DataWriter {
 
     fn start_run(&mut self, file: &mut OpenFile, want: usize) -> io::Result<()> {
         let logical = file.data.size / BLOCK as u64;
-        let run: Run = self.cursor.take(want.div_ceil(BLOCK) as u64);
+        let reserved = match file.reserved.take() {
+            Some(reserved) => reserved,
+            None => self.reserve(file, want as u64),
+        };
+        let (run, rest) = reserved.split(blocks_for(want as u64));
         if self.cursor.next() >= BLOCKS_MAX || logical + run.len >= FILE_BLOCKS_MAX {
             return Err(too_large());
         }
+        file.reserved = rest;
         file.data.extents.push(logical as u32, run);
         file.at = run.start * BLOCK as u64;
         file.room = run.len * BLOCK as u64;
         Ok(())
+    }
+
+    fn reserve(&mut self, file: &OpenFile, want: u64) -> Run {
+        let expected = file.expected.saturating_sub(file.data.size).max(want);
+        match file.placement {
+            Placement::Dense => self.cursor.take(blocks_for(want)),
+            Placement::Shared => self.cursor.take_shared(blocks_for(expected)),
+            Placement::Aligned => self.cursor.take_aligned(blocks_for(expected)),
+        }
+    }
+
+    fn give_back(&mut self, file: &mut OpenFile) {
+        if let Some(rest) = file.reserved.take() {
+            self.cursor.give_back(rest);
+        }
     }
 }
 

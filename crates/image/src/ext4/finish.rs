@@ -1,7 +1,7 @@
 //! Turns a tree whose data is on disk into a file system: directories, inodes, bitmaps, superblocks.
 
 use super::alloc::Run;
-use super::data::DataWriter;
+use super::data::{DataWriter, Output};
 use super::dir::{self, DirEntry, LOST_FOUND_BLOCKS, TYPE_DIR};
 use super::extent::{Extents, build_tree};
 use super::group::Group;
@@ -12,13 +12,14 @@ use super::layout::{
     group_start, has_superblock,
 };
 use super::plan::{Need, Plan, plan};
+use super::runs::joined;
 use super::superblock::Superblock;
+use super::target::Target;
 use super::tree::{Kind, Meta, Node, NodeId, ROOT, Tree};
 use super::used::UsedBlocks;
 use super::xattr;
 use super::{Ext4Error, Options, Summary};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 
 /// Fast symlinks keep their target in the inode.
@@ -49,21 +50,21 @@ struct Numbering {
 }
 
 /// The last pass over a tree.
-pub(super) struct Finisher<'a> {
+pub(super) struct Finisher<'a, T> {
     tree: Tree,
-    data: DataWriter,
+    data: DataWriter<T>,
     options: &'a Options,
     seed: [u32; 4],
     placed: HashMap<NodeId, Placed>,
 }
 
-impl<'a> Finisher<'a> {
-    pub(super) fn new(tree: Tree, data: DataWriter, options: &'a Options) -> Self {
+impl<'a, T: Target> Finisher<'a, T> {
+    pub(super) fn new(tree: Tree, data: DataWriter<T>, options: &'a Options) -> Self {
         Self { tree, data, options, seed: hash_seed(&options.uuid), placed: HashMap::new() }
     }
 
-    /// Writes all that is left and gives back the file.
-    pub(super) fn run(mut self) -> Result<(File, Summary), Ext4Error> {
+    /// Writes all that is left and gives back the target.
+    pub(super) fn run(mut self) -> Result<(T, Summary), Ext4Error> {
         self.ensure_lost_found()?;
         let numbering = self.number();
         self.write_dirs(&numbering)?;
@@ -294,14 +295,14 @@ impl<'a> Finisher<'a> {
         Ok(inode)
     }
 
-    /// Bitmaps, descriptors, superblocks; then the file gets its length and the freed blocks become holes.
+    /// Bitmaps, descriptors, superblocks; then the disk gets its length and the freed blocks are forgotten.
     fn write_maps(
         mut self,
         plan: &Plan,
         last_inode: u32,
         groups: &mut [Group],
         journal: Option<([u8; 60], u64)>,
-    ) -> Result<(File, Summary), Ext4Error> {
+    ) -> Result<(T, Summary), Ext4Error> {
         let DataWriter { mut out, cursor } = self.data;
         let freed: Vec<Run> =
             self.tree.take_freed().iter().map(|e| Run { start: e.start, len: u64::from(e.len) }).collect();
@@ -334,15 +335,17 @@ impl<'a> Finisher<'a> {
             let offset = if g == 0 { 1024 } else { 0 };
             out.write_at(group_start(g) * BLOCK as u64 + offset, &superblock.encode(g))?;
         }
-        let (file, written) = out.finish()?;
-        file.set_len(plan.blocks * BLOCK as u64)?;
-        super::punch::punch(&file, freed);
+        let (mut target, written) = out.finish()?;
+        for run in joined(freed) {
+            target.forget(run.start * BLOCK as u64, run.len * BLOCK as u64);
+        }
+        target.end(plan.blocks * BLOCK as u64)?;
         let used_bytes = (plan.blocks - superblock.free_blocks) * BLOCK as u64;
-        Ok((file, Summary { size: plan.blocks * BLOCK as u64, used: used_bytes, inodes: last_inode, written }))
+        Ok((target, Summary { size: plan.blocks * BLOCK as u64, used: used_bytes, inodes: last_inode, written }))
     }
 }
 
-fn write_descriptors(out: &mut super::data::Output, groups: &[Group], plan: &Plan, uuid: &[u8; 16]) -> io::Result<()> {
+fn write_descriptors(out: &mut Output<impl Target>, groups: &[Group], plan: &Plan, uuid: &[u8; 16]) -> io::Result<()> {
     for g in 0..plan.groups {
         let Some(at) = descriptor_block(g) else { continue };
         let first = (g - g % GROUPS_PER_META) as usize;

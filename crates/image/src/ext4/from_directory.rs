@@ -50,7 +50,7 @@ pub fn from_directory(
     Ok(summary)
 }
 
-fn add_tree(builder: &mut Builder, host: &Path, inside: &[u8]) -> Result<(), Ext4Error> {
+fn add_tree(builder: &mut Builder<File>, host: &Path, inside: &[u8]) -> Result<(), Ext4Error> {
     let mut open = vec![(host.to_path_buf(), inside.to_vec())];
     while let Some((host, inside)) = open.pop() {
         builder.add_dir(&inside, root_owned(&fs::metadata(&host)?))?;

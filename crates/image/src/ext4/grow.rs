@@ -7,7 +7,7 @@
 use super::bytes::PutLe;
 use super::group::Group;
 use super::layout::{
-    BLOCK, BLOCKS_PER_GROUP, DESCRIPTOR_SIZE, GROUPS_PER_META, INODES_PER_BLOCK, descriptor_block, group_start,
+    BLOCK, BLOCKS_PER_GROUP, DESCRIPTOR_SIZE, GROUPS_PER_META, INODES_PER_BLOCK, PIECE, descriptor_block, group_start,
     reserved_blocks,
 };
 use super::superblock::SUPERBLOCK_SIZE;
@@ -21,16 +21,26 @@ pub const GROUP_BYTES: u64 = BLOCKS_PER_GROUP * BLOCK as u64;
 pub const GROWN_BYTES_MAX: u64 = 256 << 30;
 /// Where the superblock starts, bytes.
 const SUPERBLOCK_AT: usize = 1024;
-/// Bytes of a piece; all pieces are aligned to it.
-pub const PIECE: u64 = 64 << 10;
 
-/// Bytes that differ from the disk that was grown: [`PIECE`] bytes at an offset.
+/// Bytes that differ from the disk that was grown: [`super::PIECE`] bytes at an offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// Where, in bytes from the start of the disk.
     pub offset: u64,
     /// What.
     pub bytes: Vec<u8>,
+}
+
+/// A disk that can be read.
+pub trait ReadAt {
+    /// As [`FileExt::read_at`].
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl ReadAt for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
 }
 
 /// The disk cannot be grown.
@@ -116,7 +126,7 @@ pub fn rounded_size(image: u64, asked: u64) -> u64 {
 /// What has to lie over `disk` so that its file system is `size` bytes large, [`rounded_size`] of something.
 ///
 /// Above [`GROWN_BYTES_MAX`], or where inodes run out, it becomes as large as it can; the kernel can go on from there.
-pub fn grow(disk: &File, size: u64) -> Result<Vec<Piece>, GrowError> {
+pub fn grow(disk: &impl ReadAt, size: u64) -> Result<Vec<Piece>, GrowError> {
     let mut first = piece_at(disk, 0)?;
     let superblock = first.bytes.get(SUPERBLOCK_AT..SUPERBLOCK_AT + SUPERBLOCK_SIZE).ok_or(GrowError::Foreign)?;
     let mut counts = Counts::read(superblock)?;
@@ -146,7 +156,7 @@ pub fn grow(disk: &File, size: u64) -> Result<Vec<Piece>, GrowError> {
 }
 
 /// The disk's own bytes there; zeroes behind its end.
-fn piece_at(disk: &File, offset: u64) -> io::Result<Piece> {
+fn piece_at(disk: &impl ReadAt, offset: u64) -> io::Result<Piece> {
     let mut bytes = vec![0; PIECE as usize];
     let mut filled = 0;
     while filled < bytes.len() {

@@ -5,6 +5,10 @@
 
 /// Bytes of a block.
 pub(super) const BLOCK: usize = 4096;
+/// Bytes of a piece: what disks share with each other, and what lies over an image, comes in pieces. All are aligned to it.
+pub(super) const PIECE: u64 = 64 << 10;
+/// Blocks of a piece.
+pub(super) const BLOCKS_PER_PIECE: u64 = PIECE / BLOCK as u64;
 /// Blocks of a group.
 pub(super) const BLOCKS_PER_GROUP: u64 = 32_768;
 /// Most blocks of a file system, 16 TiB.

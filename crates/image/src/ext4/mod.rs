@@ -20,22 +20,27 @@ mod inode;
 mod journal;
 mod layout;
 mod plan;
-mod punch;
+mod runs;
 mod superblock;
+mod target;
 mod tree;
 mod used;
 mod xattr;
 
 pub use builder::Builder;
-pub use data::OpenFile;
+pub use data::{OpenFile, Placement};
 pub use extent::{Extent, Extents};
 pub use from_directory::{ExtraContent, ExtraFile, from_directory};
+pub use target::Target;
 pub use tree::{
     Entry, FileData, Kind, LINKS_MAX, Meta, NAME_LEN_MAX, NODES_MAX, Node, NodeId, ROOT, Tree, TreeError, Xattr,
 };
 pub use xattr::{XattrError, supported as xattr_supported};
 
 use std::io;
+
+/// Bytes of a piece: what disks share with each other, and what lies over an image, comes in pieces. All are aligned to it.
+pub const PIECE: u64 = layout::PIECE;
 
 /// How the file system is made.
 #[derive(Debug, Clone)]
@@ -53,13 +58,13 @@ pub struct Options {
 /// What was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// Length of the file, bytes.
+    /// Length of the disk, bytes.
     pub size: u64,
     /// Bytes in use by data and metadata; the rest is free.
     pub used: u64,
     /// Inodes in use.
     pub inodes: u32,
-    /// Bytes written to the file.
+    /// Bytes written to the target.
     pub written: u64,
 }
 

@@ -1,15 +1,14 @@
 //! A package becomes a disk: layers are read, checked and converted. Blocks; meant for a thread of its own.
 
 use super::{Layer, Package};
+use crate::chunks::{Manifest, Writer};
 use crate::convert::{ConvertError, HashingReader, Marks, Root, Sha256Hex, decompressed};
-use crate::ext4::{Ext4Error, Options, Summary};
+use crate::ext4::{Ext4Error, Options, Summary, Target};
 use crate::oci::Config;
 use crate::progress::Progress;
 use crate::registry::PullError;
 use crate::tar::TarError;
-use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::path::Path;
 use warren_model::reference::{BadReference, Digest};
 
 /// Label of every root file system.
@@ -17,12 +16,13 @@ const LABEL: &str = "warren-root";
 /// Bytes read at once where nothing is done with them but hashing.
 const DRAIN_LEN: usize = 256 << 10;
 
-/// A disk that was made, synced.
+/// A disk that was made, synced. Whoever has it sees to it that its manifest is kept or released.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) digest: Digest,
     pub(crate) config: Config,
     pub(crate) summary: Summary,
+    pub(crate) manifest: Manifest,
 }
 
 /// A disk could not be made.
@@ -97,10 +97,9 @@ fn io_code(error: &io::Error) -> &'static str {
     }
 }
 
-/// Makes the disk of `package` at `out`, which must not exist. On an error the caller removes what is there.
-pub(crate) fn build(package: Package, out: &Path, progress: &Progress) -> Result<Built, BuildError> {
-    let file = File::options().write(true).create_new(true).open(out).map_err(BuildError::Write)?;
-    let mut root = Root::new(file);
+/// Makes the disk of `package` in `target`.
+pub(crate) fn build(package: Package, target: Writer, progress: &Progress) -> Result<Built, BuildError> {
+    let mut root = Root::new(target);
     let mut only_hash = None;
     for (i, layer) in package.layers.into_iter().enumerate() {
         only_hash = Some(apply(&mut root, layer, i + 1, package.marks, progress)?);
@@ -110,13 +109,13 @@ pub(crate) fn build(package: Package, out: &Path, progress: &Progress) -> Result
         (None, hash) => Digest::parse(&format!("sha256:{}", hash.unwrap_or_default().hex()))?,
     };
     let options = Options { label: LABEL.to_owned(), uuid: uuid(&digest), made_s: 0, writable: true };
-    let (file, summary) = root.finish(&options).map_err(BuildError::Finish)?;
-    file.sync_all().map_err(BuildError::Write)?;
-    Ok(Built { digest, config: package.config, summary })
+    let (target, summary) = root.finish(&options).map_err(BuildError::Finish)?;
+    let manifest = target.commit().map_err(BuildError::Write)?;
+    Ok(Built { digest, config: package.config, summary, manifest })
 }
 
 fn apply(
-    root: &mut Root,
+    root: &mut Root<impl Target>,
     layer: Layer,
     number: usize,
     marks: Marks,
@@ -145,7 +144,7 @@ fn apply(
 
 /// Applies a possibly compressed tar; also gives the hash of the uncompressed bytes.
 fn apply_stream(
-    root: &mut Root,
+    root: &mut Root<impl Target>,
     raw: &mut impl Read,
     raw_hash: &Sha256Hex,
     marks: Marks,

@@ -1,10 +1,9 @@
 use super::flight::Outcome;
-use super::index::Name;
+use super::index::{Name, Stored};
 use super::{Image, Shared, Store, blocking, chain, image_error, lock, parse};
 use crate::oci::Config;
 use crate::progress::{Progress, Step};
 use crate::registry::{PullError, Resolved};
-use crate::scratch::Scratch;
 use crate::source::{self, BuildError, Built, Package};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +39,7 @@ impl Shared {
         let known = index.name(name).filter(|n| n.resolved.is_none() || reference.digest().is_some());
         let digest = known.map(|n| &n.digest).or(reference.digest())?;
         let record = ImageRecord { reference: name.to_owned(), ..index.record(digest)? };
-        Some(self.image(&index, digest, record))
+        self.image(&index, digest, record)
     }
 
     async fn ensure(self: Arc<Self>, reference: Reference, name: String, progress: Arc<Progress>) -> Outcome {
@@ -74,7 +73,7 @@ impl Shared {
         let index = self.index();
         let record = index.named(name)?;
         let digest = index.named_digest(name)?;
-        Some(self.image(&index, &digest, record))
+        self.image(&index, &digest, record)
     }
 
     async fn pull(
@@ -108,7 +107,7 @@ impl Shared {
     ) -> Outcome {
         let here = {
             let index = self.index();
-            index.record(&resolved.digest).map(|record| self.image(&index, &resolved.digest, record))
+            index.record(&resolved.digest).and_then(|record| self.image(&index, &resolved.digest, record))
         };
         if let Some(image) = here {
             return Ok(image);
@@ -127,24 +126,26 @@ impl Shared {
         let shared = self.clone();
         let name = name.to_owned();
         blocking(move || {
-            let scratch = Scratch::new(shared.files.scratch());
-            let built = source::build(package, scratch.path(), &progress).map_err(|e| build_error(&name, &e))?;
-            shared.admit(&name, built, &scratch)
+            let target = shared.chunks.writer();
+            let built = source::build(package, target, &progress).map_err(|e| build_error(&name, &e))?;
+            shared.admit(&name, built)
         })
         .await
     }
 
-    fn admit(self: &Arc<Self>, name: &str, built: Built, scratch: &Scratch) -> Outcome {
+    fn admit(self: &Arc<Self>, name: &str, built: Built) -> Outcome {
         let record = record(name, &built);
         let mut index = self.index();
         // An import of the same content may have come first; its disk is as good.
-        if index.record(&built.digest).is_none() {
-            self.files
-                .add_image(scratch.path(), &built.digest, &record)
-                .map_err(|e| build_error(name, &BuildError::Write(e)))?;
-            index.add(built.digest.clone(), record.clone());
+        if index.record(&built.digest).is_some() {
+            self.chunks.release(&built.manifest);
+        } else {
+            let added = self.files.add_image(&built.digest, &record, &built.manifest);
+            added.map_err(|e| build_error(name, &BuildError::Write(e)))?;
+            index.add(built.digest.clone(), Stored::new(record.clone(), &built.manifest));
         }
-        Ok(self.image(&index, &built.digest, record))
+        self.image(&index, &built.digest, record)
+            .ok_or_else(|| image_error(name, "failed", "the image went while it was being made".to_owned()))
     }
 
     /// Gives an image that is in the store a name; what the name led to before may go.

@@ -1,7 +1,8 @@
 //! The store on disk: what is written in which order, and what a new start makes of what a kill left.
 
 use super::StoreError;
-use super::index::{Index, Name};
+use super::index::{Index, Name, Stored};
+use crate::chunks::{Chunks, Manifest};
 use crate::source::hash;
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
@@ -14,9 +15,11 @@ use warren_model::reference::Digest;
 use warren_proto::node::ImageRecord;
 
 /// Version of the disks and records that this code makes; images of others are made anew.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Largest record or name that is read, bytes.
 const JSON_BYTES_MAX: u64 = 16 << 20;
+/// Where disks were files of their own, before [`FORMAT`] 2.
+const OLD_DISKS: &str = "disks";
 
 /// Paths of an open store, which no other process has open.
 #[derive(Debug)]
@@ -46,7 +49,7 @@ impl Files {
             let path = path.to_owned();
             move |error| StoreError::Io { path, error }
         };
-        for sub in ["disks", "records", "names", "tmp"] {
+        for sub in ["manifests", "records", "names", "tmp"] {
             let path = dir.join(sub);
             fs::create_dir_all(&path).map_err(failed(&path))?;
         }
@@ -62,30 +65,44 @@ impl Files {
         for path in files.paths("tmp").map_err(failed(dir))? {
             fs::remove_file(&path).map_err(failed(&path))?;
         }
+        let old_disks = dir.join(OLD_DISKS);
+        if old_disks.exists() {
+            fs::remove_dir_all(&old_disks).map_err(failed(&old_disks))?;
+        }
         Ok(files)
     }
 
-    /// Reads everything, and removes what is not whole: disks without record, records without disk, names without either.
-    pub(super) fn load(&self) -> io::Result<Index> {
+    /// The file of all chunks.
+    pub(super) fn chunks(&self) -> PathBuf {
+        self.dir.join("chunks")
+    }
+
+    /// Reads everything, and removes what is not whole: manifests without record, records without manifest, names without either,
+    /// chunks that no manifest names.
+    pub(super) fn load(&self, chunks: &Chunks) -> io::Result<Index> {
         let mut index = Index::default();
-        let mut disks = HashSet::new();
+        let mut whole = HashSet::new();
         for path in self.paths("records")? {
             let stored: Option<RecordFile> = read_json(&path)?;
             let record = stored.filter(|r| r.format == FORMAT).map(|r| r.record);
             let digest = record.as_ref().and_then(|r| Digest::parse(&r.digest).ok());
-            match (record, digest) {
-                (Some(record), Some(digest)) if path == self.record(&digest) && self.disk(&digest).is_file() => {
-                    disks.insert(self.disk(&digest));
-                    index.add(digest, record);
+            let manifest = digest.as_ref().map(|digest| self.read_manifest(digest)).transpose()?.flatten();
+            match (record, digest, manifest) {
+                (Some(record), Some(digest), Some(manifest))
+                    if path == self.record(&digest) && chunks.adopt(&manifest) =>
+                {
+                    whole.insert(self.manifest(&digest));
+                    index.add(digest, Stored::new(record, &manifest));
                 }
                 _ => drop_file(&path)?,
             }
         }
-        for path in self.paths("disks")? {
-            if !disks.contains(&path) {
+        for path in self.paths("manifests")? {
+            if !whole.contains(&path) {
                 drop_file(&path)?;
             }
         }
+        chunks.sweep()?;
         for path in self.paths("names")? {
             match read_json(&path)?.and_then(parse_name) {
                 Some((reference, name)) if index.record(&name.digest).is_some() => {
@@ -97,9 +114,13 @@ impl Files {
         Ok(index)
     }
 
-    /// Disk of an image.
-    pub(super) fn disk(&self, digest: &Digest) -> PathBuf {
-        self.dir.join("disks").join(format!("{}.ext4", digest.hex()))
+    /// What the disk of an image is made of; `None` if that is not known.
+    pub(super) fn read_manifest(&self, digest: &Digest) -> io::Result<Option<Manifest>> {
+        match fs::read(self.manifest(digest)) {
+            Ok(bytes) => Ok(Manifest::decode(&bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// A path in `tmp` that nobody else uses.
@@ -107,11 +128,9 @@ impl Files {
         self.dir.join("tmp").join(uuid::Uuid::new_v4().simple().to_string())
     }
 
-    /// Takes a synced disk from `tmp` into the store, then its record.
-    pub(super) fn add_image(&self, made: &Path, digest: &Digest, record: &ImageRecord) -> io::Result<()> {
-        let disk = self.disk(digest);
-        fs::rename(made, &disk)?;
-        sync_folder(&disk)?;
+    /// Takes an image whose chunks are synced into the store: its manifest, then its record.
+    pub(super) fn add_image(&self, digest: &Digest, record: &ImageRecord, manifest: &Manifest) -> io::Result<()> {
+        self.write_file(&self.manifest(digest), &manifest.encode())?;
         self.write_json(&self.record(digest), &RecordFile { format: FORMAT, record: record.clone() })
     }
 
@@ -132,12 +151,17 @@ impl Files {
         sync_folder(&path)
     }
 
-    /// Removes an image: record, then disk.
+    /// Removes an image: record, then manifest. Its chunks may go after that.
     pub(super) fn remove_image(&self, digest: &Digest) -> io::Result<()> {
-        let record = self.record(digest);
-        drop_file(&record)?;
-        sync_folder(&record)?;
-        drop_file(&self.disk(digest))
+        for path in [self.record(digest), self.manifest(digest)] {
+            drop_file(&path)?;
+            sync_folder(&path)?;
+        }
+        Ok(())
+    }
+
+    fn manifest(&self, digest: &Digest) -> PathBuf {
+        self.dir.join("manifests").join(digest.hex())
     }
 
     fn record(&self, digest: &Digest) -> PathBuf {
@@ -154,9 +178,13 @@ impl Files {
     }
 
     fn write_json(&self, path: &Path, value: &impl Serialize) -> io::Result<()> {
+        self.write_file(path, &serde_json::to_vec_pretty(value)?)
+    }
+
+    fn write_file(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let scratch = self.scratch();
         let mut file = File::create_new(&scratch)?;
-        file.write_all(&serde_json::to_vec_pretty(value)?)?;
+        file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&scratch, path)?;
         sync_folder(path)

@@ -1,5 +1,6 @@
 //! What is in the store. Pure.
 
+use crate::chunks::Manifest;
 use std::collections::{BTreeMap, HashMap};
 use warren_model::reference::Digest;
 use warren_proto::node::ImageRecord;
@@ -14,11 +15,28 @@ pub(super) struct Name {
     pub(super) resolved: Option<Digest>,
 }
 
-/// Names and records.
+/// An image that is in the store.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Stored {
+    record: ImageRecord,
+    /// Slot of its disk's header.
+    pub(super) header: u32,
+    /// Length of its disk, bytes.
+    pub(super) size: u64,
+}
+
+impl Stored {
+    /// An image of this disk.
+    pub(super) fn new(record: ImageRecord, disk: &Manifest) -> Self {
+        Self { record, header: disk.header, size: disk.size }
+    }
+}
+
+/// Names and what they lead to.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     names: BTreeMap<String, Name>,
-    records: HashMap<Digest, ImageRecord>,
+    images: HashMap<Digest, Stored>,
 }
 
 impl Index {
@@ -29,8 +47,8 @@ impl Index {
 
     /// The record that a name leads to, under that name.
     pub(super) fn named(&self, name: &str) -> Option<ImageRecord> {
-        let record = self.records.get(&self.names.get(name)?.digest)?;
-        Some(ImageRecord { reference: name.to_owned(), ..record.clone() })
+        let stored = self.images.get(&self.names.get(name)?.digest)?;
+        Some(ImageRecord { reference: name.to_owned(), ..stored.record.clone() })
     }
 
     /// Where a name leads.
@@ -45,22 +63,27 @@ impl Index {
 
     /// A record by digest, under the name it was made for.
     pub(super) fn record(&self, digest: &Digest) -> Option<ImageRecord> {
-        self.records.get(digest).cloned()
+        self.images.get(digest).map(|stored| stored.record.clone())
+    }
+
+    /// An image by digest.
+    pub(super) fn stored(&self, digest: &Digest) -> Option<&Stored> {
+        self.images.get(digest)
     }
 
     /// Digests that no name leads to.
     pub(super) fn unnamed(&self) -> Vec<Digest> {
-        self.records.keys().filter(|digest| self.is_unnamed(digest)).cloned().collect()
+        self.images.keys().filter(|digest| self.is_unnamed(digest)).cloned().collect()
     }
 
     /// Whether the image is here and no name leads to it.
     pub(super) fn is_unnamed(&self, digest: &Digest) -> bool {
-        self.records.contains_key(digest) && !self.names.values().any(|name| name.digest == *digest)
+        self.images.contains_key(digest) && !self.names.values().any(|name| name.digest == *digest)
     }
 
     /// Adds an image.
-    pub(super) fn add(&mut self, digest: Digest, record: ImageRecord) {
-        self.records.insert(digest, record);
+    pub(super) fn add(&mut self, digest: Digest, image: Stored) {
+        self.images.insert(digest, image);
     }
 
     /// Adds or moves a name. The digest it led to before, if that was another.
@@ -76,7 +99,7 @@ impl Index {
 
     /// Drops an image.
     pub(super) fn forget(&mut self, digest: &Digest) {
-        self.records.remove(digest);
+        self.images.remove(digest);
     }
 }
 
@@ -85,8 +108,8 @@ mod tests {
     use super::*;
     use crate::source::hash;
 
-    fn record(reference: &str) -> ImageRecord {
-        ImageRecord {
+    fn stored(reference: &str) -> Stored {
+        let record = ImageRecord {
             reference: reference.to_owned(),
             digest: String::new(),
             size_bytes: 1,
@@ -97,15 +120,16 @@ mod tests {
             entrypoint: Vec::new(),
             cmd: Vec::new(),
             architecture: "amd64".to_owned(),
-        }
+        };
+        Stored { record, header: 0, size: 0 }
     }
 
     #[test]
     fn an_image_is_unnamed_once_its_last_name_moves_or_goes() {
         let (a, b) = (hash(b"a").unwrap(), hash(b"b").unwrap());
         let mut index = Index::default();
-        index.add(a.clone(), record("x:1"));
-        index.add(b.clone(), record("y:1"));
+        index.add(a.clone(), stored("x:1"));
+        index.add(b.clone(), stored("y:1"));
         let to = |digest: &Digest| Name { digest: digest.clone(), resolved: None };
         assert_eq!(index.set_name("x:1".to_owned(), to(&a)), None);
         assert_eq!(index.set_name("x:2".to_owned(), to(&a)), None);

@@ -3,8 +3,9 @@
 //! ```text
 //! images/lock               held by the one process that has the store open
 //! images/tmp/               what is being made; emptied at open
-//! images/disks/<hex>.ext4   a converted root file system, named by the image's digest
-//! images/records/<hex>.json what is known of it; written after the disk, removed before it
+//! images/chunks             the bytes of all disks, see `chunks`
+//! images/manifests/<hex>    which chunks the root file system of an image is made of; named by the image's digest
+//! images/records/<hex>.json what is known of it; written after the manifest, removed before it
 //! images/names/<hex>.json   a reference and the digest that it leads to; the file is named by the reference's hash
 //! ```
 //! Every file is made in `tmp`, synced and renamed into place, so a kill at any moment leaves nothing half-made.
@@ -18,6 +19,7 @@ mod lease;
 
 pub use lease::Lease;
 
+use crate::chunks::{Chunks, Disk};
 use crate::progress::Progress;
 use crate::registry::{Client, RegistryConfig};
 use files::Files;
@@ -69,8 +71,8 @@ pub enum StoreError {
 pub struct Image {
     /// What is known of it.
     pub record: ImageRecord,
-    /// Its root file system: raw ext4, never written to.
-    pub disk: PathBuf,
+    /// Its root file system: ext4, never written to.
+    pub disk: Disk,
     /// Keeps the disk while it lives.
     pub lease: Lease,
 }
@@ -84,6 +86,7 @@ pub struct Store {
 #[derive(Debug)]
 pub(crate) struct Shared {
     files: Files,
+    chunks: Chunks,
     index: Mutex<Index>,
     leases: Leases,
     flights: Flights,
@@ -99,9 +102,12 @@ impl Store {
     pub fn open(dir: &Path, config: Config) -> Result<Self, StoreError> {
         let registry = Client::new(config.registry).map_err(StoreError::Registry)?;
         let files = Files::open(dir)?;
-        let index = files.load().map_err(|error| StoreError::Io { path: dir.to_owned(), error })?;
+        let failed = |error| StoreError::Io { path: dir.to_owned(), error };
+        let chunks = Chunks::open(&files.chunks()).map_err(failed)?;
+        let index = files.load(&chunks).map_err(failed)?;
         let shared = Shared {
             files,
+            chunks,
             index: Mutex::new(index),
             leases: Leases::default(),
             flights: Flights::default(),
@@ -136,7 +142,7 @@ impl Store {
         let digest = Digest::parse(digest).ok()?;
         let index = self.shared.index();
         let record = index.record(&digest)?;
-        Some(self.shared.image(&index, &digest, record))
+        self.shared.image(&index, &digest, record)
     }
 
     /// Removes everything that no name and no lease keeps. How many images went.
@@ -167,8 +173,10 @@ impl Shared {
     }
 
     /// An image with a new lease. That the index is locked keeps the image until the lease is there.
-    fn image(self: &Arc<Self>, _locked: &Index, digest: &Digest, record: ImageRecord) -> Image {
-        Image { record, disk: self.files.disk(digest), lease: Lease::take(self, digest) }
+    fn image(self: &Arc<Self>, index: &Index, digest: &Digest, record: ImageRecord) -> Option<Image> {
+        let stored = index.stored(digest)?;
+        let disk = self.chunks.disk(stored.header, stored.size);
+        Some(Image { record, disk, lease: Lease::take(self, digest) })
     }
 
     fn remove(&self, name: &str) -> Result<(), ImageError> {
@@ -187,20 +195,26 @@ impl Shared {
 
     /// Removes an image if nothing keeps it. Whether it went.
     pub(crate) fn collect(&self, digest: &Digest) -> bool {
-        let mut index = self.index();
-        if self.leases.held(digest) || !index.is_unnamed(digest) {
-            return false;
-        }
-        match self.files.remove_image(digest) {
-            Ok(()) => {
-                index.forget(digest);
-                true
+        let manifest = {
+            let mut index = self.index();
+            if self.leases.held(digest) || !index.is_unnamed(digest) {
+                return false;
             }
-            Err(error) => {
-                tracing::warn!(%digest, error = chain(&error), "image cannot be removed; tried again at the next start");
-                false
+            let manifest = self.files.read_manifest(digest);
+            match manifest.and_then(|manifest| self.files.remove_image(digest).map(|()| manifest)) {
+                Ok(manifest) => {
+                    index.forget(digest);
+                    manifest
+                }
+                Err(error) => {
+                    tracing::warn!(%digest, error = chain(&error), "image cannot be removed; tried again at the next start");
+                    return false;
+                }
             }
-        }
+        };
+        // One that cannot be read is swept up at the next start.
+        manifest.iter().for_each(|manifest| self.chunks.release(manifest));
+        true
     }
 }
 

@@ -74,6 +74,11 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// Length of the current file, bytes, as its header says.
+    pub fn file_size(&self) -> u64 {
+        self.body.size
+    }
+
     /// The next part of the current file's data; `None` at its end.
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, TarError> {
         let body = &mut self.body;

@@ -5,8 +5,9 @@ pub mod image;
 pub mod mount;
 pub mod registry;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
+use warren_image::Disk;
 
 /// Bytes of a tar record.
 const RECORD: usize = 512;
@@ -154,9 +155,26 @@ fn put_data(out: &mut Vec<u8>, data: &[u8]) {
     out.resize(out.len().next_multiple_of(RECORD), 0);
 }
 
+/// A disk of a store as a plain file, while this lives.
+pub(crate) struct Exported {
+    dir: tempfile::TempDir,
+}
+
+impl Exported {
+    pub(crate) fn new(disk: &Disk) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        disk.export(&dir.path().join("disk")).unwrap();
+        Self { dir }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("disk")
+    }
+}
+
 /// Fails unless `e2fsck` finds nothing to mend.
-pub(crate) fn fsck(disk: &Path) {
-    let check = Command::new("e2fsck").arg("-fn").arg(disk).output().unwrap();
+pub(crate) fn fsck(disk: &Disk) {
+    let check = Command::new("e2fsck").arg("-fn").arg(Exported::new(disk).path()).output().unwrap();
     let said = String::from_utf8_lossy(&check.stdout);
     assert!(check.status.success(), "{said}");
 }

@@ -1,11 +1,13 @@
 //! Reads a converted disk back: mounted by the kernel where that is possible, so that what is seen is what a guest sees.
 
+use super::Exported;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use warren_image::Disk;
 
 /// What is seen of one path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,14 +26,17 @@ pub struct Seen {
 /// A disk that is mounted read-only until this goes. Needs root, as these tests do.
 pub struct Mounted {
     dir: tempfile::TempDir,
+    _disk: Exported,
 }
 
 impl Mounted {
-    pub fn new(disk: &Path) -> Self {
+    pub fn new(disk: &Disk) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let status = Command::new("mount").args(["-o", "loop,ro,noload"]).arg(disk).arg(dir.path()).status().unwrap();
+        let disk = Exported::new(disk);
+        let mount = ["-o", "loop,ro,noload"];
+        let status = Command::new("mount").args(mount).arg(disk.path()).arg(dir.path()).status().unwrap();
         assert!(status.success(), "mounting needs root and a loop device");
-        Self { dir }
+        Self { dir, _disk: disk }
     }
 
     pub fn path(&self, inside: impl AsRef<[u8]>) -> PathBuf {

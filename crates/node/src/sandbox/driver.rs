@@ -201,7 +201,7 @@ impl Driver {
         super::disk::make(&overlay, &disk, spec.disk_mib)
             .map_err(|e| Over::new(EndReason::StartFailed, format!("make the sandbox's disk: {e}")))?;
         let failed = |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, format!("start the shim: {e}"));
-        let jail = self.jail(&mut template, disk).await.map_err(|e| failed(&e))?;
+        let jail = self.jail(&mut template, disk.file().to_owned()).await.map_err(|e| failed(&e))?;
         let pid = shim_client::spawn(&services.warren, self.folder.path(), jail).map_err(|e| failed(&e))?;
         self.processes.extend(ProcessHandle::open(pid));
         // A crash before this is written leaves a shim that was never asked to boot, which ends by itself.
@@ -219,7 +219,7 @@ impl Driver {
 
     /// Where the shim is locked in, if this node can: the VM's folder is given to the user that it becomes, and `template` starts from
     /// memory that is handed to it.
-    async fn jail(&mut self, template: &mut Template, image_disk: PathBuf) -> std::io::Result<Option<JailedStart>> {
+    async fn jail(&mut self, template: &mut Template, image_file: PathBuf) -> std::io::Result<Option<JailedStart>> {
         let services = self.services.clone();
         let Some(jails) = &services.jails else { return Ok(None) };
         let taken = jails.uids.take().ok_or_else(|| std::io::Error::other("no user is free to run it"))?;
@@ -235,7 +235,7 @@ impl Driver {
             machine.initramfs.clone(),
             machine.tools_disk.clone(),
             template.state.clone(),
-            image_disk,
+            image_file,
         ];
         // QEMU's own files lie beside its folder of programs.
         let prefix = machine.qemu.parent().and_then(Path::parent);
@@ -254,7 +254,7 @@ impl Driver {
         Ok(state)
     }
 
-    async fn make_image_ready(&mut self, spec: &SandboxSpec) -> Result<(ImageRecord, PathBuf), Over> {
+    async fn make_image_ready(&mut self, spec: &SandboxSpec) -> Result<(ImageRecord, warren_image::Disk), Over> {
         let services = self.services.clone();
         let (seen, observations) = (self.handle.seen.clone(), services.observations.clone());
         let images = services.images.clone();
