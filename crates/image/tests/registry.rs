@@ -23,7 +23,7 @@ fn image(content: &str) -> TestImage {
 }
 
 fn open(dir: &Path, registry: RegistryConfig) -> Store {
-    Store::open(&dir.join("images"), Config { registry, offline_ok: false }).unwrap()
+    Store::open(&dir.join("images"), Config { registry, ..Config::default() }).unwrap()
 }
 
 fn login(host: &str) -> RegistryConfig {
@@ -234,4 +234,74 @@ async fn a_build_is_seen_and_outlives_its_caller() {
         assert!(Instant::now() < deadline, "the build did not go on");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Content that no chunk of another image has.
+fn bulky(seed: u32) -> TestImage {
+    let mut state = seed;
+    let mut step = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    let content: Vec<u8> = (0..1 << 20).map(|_| step()).collect();
+    TestImage::new(&[(vec![TarFile::file("content", &content)], Packing::Gzip)])
+}
+
+#[tokio::test]
+async fn the_least_recently_used_go_and_never_what_somebody_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::start(Behaviour::default());
+    for (tag, seed) in [("held", 1), ("old", 2), ("new", 3)] {
+        registry.push("app", tag, &bulky(seed));
+    }
+    let name = |tag: &str| format!("{}/app:{tag}", registry.address);
+    let tar = dir.path().join("root.tar");
+    std::fs::write(&tar, root_tar(&[TarFile::file("a", &[5; 100_000])])).unwrap();
+    let store = open(dir.path(), RegistryConfig::default());
+    let held = store.ensure(&name("held")).await.unwrap();
+    store.import(tar, "mine:1").await.unwrap();
+    for tag in ["old", "new"] {
+        store.ensure(&name(tag)).await.unwrap();
+    }
+    // Uses within a minute count as one, so the files' times are set.
+    let hex = |tag: &str| store.get(&name(tag)).unwrap().digest.replace("sha256:", "");
+    let record = dir.path().join("images/records").join(format!("{}.json", hex("old")));
+    drop(store);
+    let hour_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    std::fs::File::options().write(true).open(record).unwrap().set_modified(hour_ago).unwrap();
+    let store = open(dir.path(), RegistryConfig::default());
+    let held = store.lease(&held.record.digest).unwrap();
+
+    assert!(store.gc(None, true).await.unwrap().collected.is_empty(), "the quota is far away");
+    let before = store.gc(Some(u64::MAX), true).await.unwrap().stored_bytes;
+    let dry = store.gc(Some(0), true).await.unwrap();
+    let names: Vec<_> = dry.collected.iter().map(|image| image.references.clone()).collect();
+    assert_eq!(names, [[name("old")], [name("new")]]);
+    assert!(dry.collected.iter().all(|image| image.bytes >= 1 << 20));
+    assert_eq!((dry.stored_bytes, store.list().len()), (before, 4), "nothing went");
+
+    let done = store.gc(Some(before - 1), false).await.unwrap();
+    assert_eq!(done.collected, dry.collected[..1]);
+    assert_eq!(done.stored_bytes, before - dry.collected[0].bytes);
+    assert_eq!(store.gc(Some(0), false).await.unwrap().collected, dry.collected[1..]);
+    let left: Vec<_> = store.list().into_iter().map(|record| record.reference).collect();
+    assert_eq!(left, [name("held"), "mine:1".to_owned()]);
+    fsck(&held.disk);
+    // What went comes again.
+    fsck(&store.ensure(&name("old")).await.unwrap().disk);
+}
+
+#[tokio::test]
+async fn a_quota_is_kept_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Registry::start(Behaviour::default());
+    let config = Config { quota_bytes: Some(5 << 20), ..Config::default() };
+    let store = Store::open(&dir.path().join("images"), config).unwrap();
+    for seed in 0..8 {
+        registry.push("app", &seed.to_string(), &bulky(seed));
+        store.ensure(&format!("{}/app:{seed}", registry.address)).await.unwrap();
+    }
+    let now = store.gc(Some(u64::MAX), true).await.unwrap();
+    assert!((3 << 20..=5 << 20).contains(&now.stored_bytes), "{now:?}");
+    assert!(store.get(&format!("{}/app:7", registry.address)).is_some(), "the newest stays");
 }

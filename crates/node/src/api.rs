@@ -14,7 +14,9 @@ use tokio::sync::{broadcast, oneshot};
 use warren_model::egress::EgressPolicy;
 use warren_model::{EndReason, SandboxId, SandboxSpec, Status};
 use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest};
-use warren_proto::node::{CreateError, ImageBuild, ImageError, ImageRecord, NodeApi, NodeError, NodeInfo, Observation};
+use warren_proto::node::{
+    CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation,
+};
 use warren_proto::shim::{SetEgress, ShimState, paths};
 
 /// Longest wait for a shim or guest to answer a call.
@@ -193,6 +195,10 @@ impl NodeApi for SharedNode {
 
     async fn remove_image(&self, reference: &str) -> Result<(), ImageError> {
         self.0.services.images.remove(reference).await
+    }
+
+    async fn collect_images(&self, keep: Option<u64>, dry_run: bool) -> Result<ImageGc, ImageError> {
+        self.0.services.images.gc(keep, dry_run).await
     }
 
     async fn image_builds(&self) -> Vec<ImageBuild> {

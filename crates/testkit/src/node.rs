@@ -11,7 +11,8 @@ use warren_model::egress::EgressPolicy;
 use warren_model::{EndReason, SandboxId, SandboxSpec, Status};
 use warren_proto::guest::JobState;
 use warren_proto::node::{
-    CreateError, ImageBuild, ImageError, ImageRecord, NodeApi, NodeError, NodeInfo, Observation, TokenKey, limits,
+    CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation, TokenKey,
+    limits,
 };
 use warren_proto::shim::End;
 
@@ -309,6 +310,10 @@ impl NodeApi for SimNode {
     async fn remove_image(&self, reference: &str) -> Result<(), ImageError> {
         let gone = self.lock().images.remove(reference);
         gone.map(drop).ok_or_else(|| image_error(reference, "not_found", "no such image on this node"))
+    }
+
+    async fn collect_images(&self, _keep: Option<u64>, _dry_run: bool) -> Result<ImageGc, ImageError> {
+        Ok(ImageGc::default())
     }
 
     async fn image_builds(&self) -> Vec<ImageBuild> {

@@ -13,6 +13,8 @@ pub(crate) enum ImagesCommand {
     /// Remove a name; the bytes go when no sandbox uses them
     #[command(visible_aliases = ["rm", "delete"])]
     Remove(RemoveArgs),
+    /// Remove images that no sandbox uses and registries can give again, the least recently used first
+    Gc(GcArgs),
 }
 
 #[derive(Debug, Clone, Args)]
@@ -36,4 +38,14 @@ pub(crate) struct RemoveArgs {
     /// References as `images list` shows them
     #[arg(value_name = "REF", required = true)]
     pub(crate) references: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GcArgs {
+    /// Only show what would go
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// GiB of images that may stay; 0 removes all that may go [default: the server's quota]
+    #[arg(long, value_name = "GIB")]
+    pub(crate) keep: Option<u64>,
 }

@@ -22,6 +22,10 @@ pub(crate) struct ServeArgs {
     /// TOML file with mirrors and logins of registries [default: registries.toml in the data directory, if it is there]
     #[arg(long, value_name = "FILE")]
     pub(crate) registries: Option<PathBuf>,
+    /// GiB of images above which those that registries can give again and no sandbox uses go, the least recently used first
+    /// [default: what leaves a tenth of the file system free]
+    #[arg(long, value_name = "GIB")]
+    pub(crate) image_quota: Option<u64>,
     /// How virtual machines run; `auto` boots the guest kernel once to find out
     #[arg(long, value_enum, default_value_t)]
     pub(crate) accel: AccelChoice,

@@ -2,7 +2,7 @@ use super::{Api, ApiError};
 use reqwest::Method;
 use serde::Serialize;
 use std::time::Duration;
-use warren_proto::http::{Image, ImageBuilds, Images, ImportImage, PullImage};
+use warren_proto::http::{CollectImages, Image, ImageBuilds, Images, ImagesCollected, ImportImage, PullImage};
 
 /// Longest wait for one answer about an image that is being made ready; the caller may ask again.
 const IMAGE_WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -27,6 +27,11 @@ impl Api {
     pub(crate) async fn remove_image(&self, reference: &str) -> Result<(), ApiError> {
         let request = self.request(Method::DELETE, &["images", "local"]).query(&[("reference", reference)]);
         self.answer::<serde_json::Value>(request).await.map(drop)
+    }
+
+    /// Removes images that nobody uses.
+    pub(crate) async fn collect_images(&self, body: &CollectImages) -> Result<ImagesCollected, ApiError> {
+        self.answer(self.request(Method::POST, &["images", "gc"]).json(body)).await
     }
 
     /// Pulls and conversions under way.

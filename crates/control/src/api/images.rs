@@ -10,7 +10,8 @@ use axum::extract::{RawQuery, State};
 use std::path::PathBuf;
 use std::sync::Arc;
 use warren_proto::http::{
-    ErrorBody, ErrorCode, FieldError, Image, ImageBuilds, Images, ImportImage, PullImage, limits,
+    CollectImages, ErrorBody, ErrorCode, FieldError, Image, ImageBuilds, Images, ImagesCollected, ImportImage,
+    PullImage, limits,
 };
 
 /// Makes an image ready; answers when it is. `GET /images/builds` shows how far it is.
@@ -75,6 +76,20 @@ pub(super) async fn remove(
     let given = given.ok_or_else(|| FieldError::query("reference", "is required"))?;
     cx.node.remove_image(&given).await?;
     list(State(cx), who).await
+}
+
+/// Removes images that registries can give again and no sandbox uses, the least recently used first.
+#[utoipa::path(
+    post, path = "/images/gc", operation_id = "image_gc", tag = "images", request_body = CollectImages,
+    responses((status = 200, body = ImagesCollected), (status = "default", body = ErrorBody))
+)]
+pub(super) async fn gc(
+    State(cx): State<Arc<Context>>,
+    caller: Caller,
+    Parsed(request): Parsed<CollectImages>,
+) -> Result<Json<ImagesCollected>, ApiError> {
+    caller.admin()?;
+    Ok(Json(cx.node.collect_images(request.keep_bytes, request.dry_run).await?.into()))
 }
 
 /// Pulls and conversions under way.

@@ -78,6 +78,7 @@ fn described() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(images::pull))
         .routes(routes!(images::import))
         .routes(routes!(images::list, images::remove))
+        .routes(routes!(images::gc))
         .routes(routes!(images::builds));
     OpenApiRouter::new().routes(routes!(health::health)).nest(API_PREFIX, api)
 }

@@ -70,6 +70,27 @@ struct Known {
     holders: u32,
 }
 
+/// What is free if disks go, without letting them go.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    chunks: Chunks,
+    released: HashMap<ChunkId, u32>,
+}
+
+impl Trial {
+    /// Bytes that are free if this disk goes after those before it.
+    pub(crate) fn release(&mut self, manifest: &Manifest) -> u64 {
+        let index = lock(&self.chunks.shared.index);
+        let mut free = 0;
+        for part in &manifest.parts {
+            let released = self.released.entry(part.id).or_default();
+            *released += 1;
+            free += u64::from(index.known.get(&part.id).is_some_and(|known| known.holders == *released));
+        }
+        free * CHUNK as u64
+    }
+}
+
 impl Chunks {
     /// Opens the file, made if need be. Until [`Chunks::sweep`] it only learns what is in use, by [`Chunks::adopt`].
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
@@ -141,20 +162,14 @@ impl Chunks {
         self.release_all(&ids);
     }
 
-    /// Bytes of all chunks and tables.
+    /// Bytes of all chunks, as many as they take at most.
     pub(crate) fn bytes(&self) -> u64 {
         lock(&self.shared.index).known.len() as u64 * CHUNK as u64
     }
 
-    /// Bytes that would be free if all of these disks went.
-    pub(crate) fn bytes_alone<'m>(&self, manifests: impl IntoIterator<Item = &'m Manifest>) -> u64 {
-        let mut held: HashMap<ChunkId, u32> = HashMap::new();
-        for part in manifests.into_iter().flat_map(|manifest| &manifest.parts) {
-            *held.entry(part.id).or_default() += 1;
-        }
-        let index = lock(&self.shared.index);
-        let alone = held.iter().filter(|(id, count)| index.known.get(id).is_some_and(|k| k.holders == **count));
-        alone.count() as u64 * CHUNK as u64
+    /// To find out what would be free if disks went.
+    pub(crate) fn trial(&self) -> Trial {
+        Trial { chunks: self.clone(), released: HashMap::new() }
     }
 
     fn path(&self) -> &Path {

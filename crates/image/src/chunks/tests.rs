@@ -79,8 +79,9 @@ fn equal_chunks_are_kept_once_and_go_with_the_last_disk() {
     let alone = chunks.bytes();
     let two = disk(&chunks, 64 << 20, &[(CHUNK as u64 * 3, &shared), (60 << 20, &own)]);
     assert_eq!(chunks.bytes(), alone + CHUNK as u64);
-    assert_eq!(chunks.bytes_alone([&two]), CHUNK as u64);
-    assert_eq!(chunks.bytes_alone([&one, &two]), chunks.bytes());
+    assert_eq!(chunks.trial().release(&two), CHUNK as u64);
+    let mut trial = chunks.trial();
+    assert_eq!((trial.release(&one), trial.release(&two)), (0, chunks.bytes()));
     chunks.release(&one);
     let left = chunks.disk(two.header, two.size);
     assert!(read_all(&left)[3 * CHUNK..43 * CHUNK] == shared);

@@ -1,3 +1,4 @@
+use super::files::millis;
 use super::flight::Outcome;
 use super::index::{Name, Stored};
 use super::{Image, Shared, Store, blocking, chain, image_error, lock, parse};
@@ -7,7 +8,7 @@ use crate::registry::{PullError, Resolved};
 use crate::source::{self, BuildError, Built, Package};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 use warren_model::reference::{Digest, Reference};
 use warren_proto::node::{ImageError, ImageRecord};
 
@@ -35,11 +36,11 @@ impl Store {
 impl Shared {
     /// An image that needs no registry.
     fn local(self: &Arc<Self>, reference: &Reference, name: &str) -> Option<Image> {
-        let index = self.index();
+        let mut index = self.index();
         let known = index.name(name).filter(|n| n.resolved.is_none() || reference.digest().is_some());
-        let digest = known.map(|n| &n.digest).or(reference.digest())?;
-        let record = ImageRecord { reference: name.to_owned(), ..index.record(digest)? };
-        self.image(&index, digest, record)
+        let digest = known.map(|n| &n.digest).or(reference.digest())?.clone();
+        let record = ImageRecord { reference: name.to_owned(), ..index.record(&digest)? };
+        self.image(&mut index, &digest, record)
     }
 
     async fn ensure(self: Arc<Self>, reference: Reference, name: String, progress: Arc<Progress>) -> Outcome {
@@ -70,10 +71,10 @@ impl Shared {
 
     /// The image that the name leads to, whatever the registry says.
     fn known(self: &Arc<Self>, name: &str) -> Option<Image> {
-        let index = self.index();
+        let mut index = self.index();
         let record = index.named(name)?;
         let digest = index.named_digest(name)?;
-        self.image(&index, &digest, record)
+        self.image(&mut index, &digest, record)
     }
 
     async fn pull(
@@ -106,8 +107,9 @@ impl Shared {
         progress: Arc<Progress>,
     ) -> Outcome {
         let here = {
-            let index = self.index();
-            index.record(&resolved.digest).and_then(|record| self.image(&index, &resolved.digest, record))
+            let mut index = self.index();
+            let record = index.record(&resolved.digest);
+            record.and_then(|record| self.image(&mut index, &resolved.digest, record))
         };
         if let Some(image) = here {
             return Ok(image);
@@ -128,7 +130,9 @@ impl Shared {
         blocking(move || {
             let target = shared.chunks.writer();
             let built = source::build(package, target, &progress).map_err(|e| build_error(&name, &e))?;
-            shared.admit(&name, built)
+            let image = shared.admit(&name, built)?;
+            shared.keep_quota();
+            Ok(image)
         })
         .await
     }
@@ -142,9 +146,9 @@ impl Shared {
         } else {
             let added = self.files.add_image(&built.digest, &record, &built.manifest);
             added.map_err(|e| build_error(name, &BuildError::Write(e)))?;
-            index.add(built.digest.clone(), Stored::new(record.clone(), &built.manifest));
+            index.add(built.digest.clone(), Stored::new(record.clone(), &built.manifest, now_ms()));
         }
-        self.image(&index, &built.digest, record)
+        self.image(&mut index, &built.digest, record)
             .ok_or_else(|| image_error(name, "failed", "the image went while it was being made".to_owned()))
     }
 
@@ -194,14 +198,17 @@ impl Drop for Listed {
     }
 }
 
+fn now_ms() -> u64 {
+    millis(SystemTime::now())
+}
+
 fn record(name: &str, built: &Built) -> ImageRecord {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let Config { architecture, env, user, workdir, entrypoint, cmd, diff_ids: _ } = built.config.clone();
     ImageRecord {
         reference: name.to_owned(),
         digest: built.digest.to_string(),
         size_bytes: built.summary.used,
-        created_at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        created_at_ms: now_ms(),
         env,
         user,
         workdir,

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 use warren_model::reference::Digest;
 use warren_proto::node::ImageRecord;
 
@@ -92,7 +93,8 @@ impl Files {
                     if path == self.record(&digest) && chunks.adopt(&manifest) =>
                 {
                     whole.insert(self.manifest(&digest));
-                    index.add(digest, Stored::new(record, &manifest));
+                    let last_used_ms = millis(path.metadata()?.modified()?);
+                    index.add(digest, Stored::new(record, &manifest, last_used_ms));
                 }
                 _ => drop_file(&path)?,
             }
@@ -132,6 +134,16 @@ impl Files {
     pub(super) fn add_image(&self, digest: &Digest, record: &ImageRecord, manifest: &Manifest) -> io::Result<()> {
         self.write_file(&self.manifest(digest), &manifest.encode())?;
         self.write_json(&self.record(digest), &RecordFile { format: FORMAT, record: record.clone() })
+    }
+
+    /// Writes down that an image was used: the time of its record.
+    pub(super) fn note_use(&self, digest: &Digest, at: SystemTime) -> io::Result<()> {
+        File::options().write(true).open(self.record(digest))?.set_modified(at)
+    }
+
+    /// The folder of the store.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Writes where a name leads.
@@ -189,6 +201,12 @@ impl Files {
         fs::rename(&scratch, path)?;
         sync_folder(path)
     }
+}
+
+/// Milliseconds since 1970.
+pub(super) fn millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn parse_name(file: NameFile) -> Option<(String, Name)> {

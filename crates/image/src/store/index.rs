@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use warren_model::reference::Digest;
 use warren_proto::node::ImageRecord;
 
+/// Uses of an image within this time count as one, milliseconds.
+const USE_NOTED_EVERY_MS: u64 = 60_000;
+
 /// Where a reference leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Name {
@@ -23,12 +26,14 @@ pub(super) struct Stored {
     pub(super) header: u32,
     /// Length of its disk, bytes.
     pub(super) size: u64,
+    /// When it was last asked for, milliseconds since 1970.
+    last_used_ms: u64,
 }
 
 impl Stored {
     /// An image of this disk.
-    pub(super) fn new(record: ImageRecord, disk: &Manifest) -> Self {
-        Self { record, header: disk.header, size: disk.size }
+    pub(super) fn new(record: ImageRecord, disk: &Manifest, last_used_ms: u64) -> Self {
+        Self { record, header: disk.header, size: disk.size, last_used_ms }
     }
 }
 
@@ -69,6 +74,38 @@ impl Index {
     /// An image by digest.
     pub(super) fn stored(&self, digest: &Digest) -> Option<&Stored> {
         self.images.get(digest)
+    }
+
+    /// When an image was last asked for, milliseconds since 1970.
+    pub(super) fn last_used_ms(&self, digest: &Digest) -> Option<u64> {
+        Some(self.images.get(digest)?.last_used_ms)
+    }
+
+    /// Notes that an image is asked for; whether that was long ago, so that it is worth to be written down.
+    pub(super) fn used(&mut self, digest: &Digest, now_ms: u64) -> bool {
+        match self.images.get_mut(digest) {
+            Some(stored) if now_ms.saturating_sub(stored.last_used_ms) >= USE_NOTED_EVERY_MS => {
+                stored.last_used_ms = now_ms;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Images to which only names of registries lead, with these and their last use.
+    pub(super) fn refetchable(&self) -> Vec<(Digest, Vec<String>, u64)> {
+        let mut names: HashMap<&Digest, Option<Vec<String>>> = HashMap::new();
+        for (reference, name) in &self.names {
+            let so_far = names.entry(&name.digest).or_insert(Some(Vec::new()));
+            match &name.resolved {
+                Some(_) => so_far.iter_mut().for_each(|names| names.push(reference.clone())),
+                None => *so_far = None,
+            }
+        }
+        let known = |(digest, names): (&Digest, Option<Vec<String>>)| {
+            Some((digest.clone(), names?, self.images.get(digest)?.last_used_ms))
+        };
+        names.into_iter().filter_map(known).collect()
     }
 
     /// Digests that no name leads to.
@@ -121,7 +158,7 @@ mod tests {
             cmd: Vec::new(),
             architecture: "amd64".to_owned(),
         };
-        Stored { record, header: 0, size: 0 }
+        Stored { record, header: 0, size: 0, last_used_ms: 0 }
     }
 
     #[test]
@@ -141,5 +178,22 @@ mod tests {
         index.forget(&a);
         assert!(!index.is_unnamed(&a));
         assert_eq!(index.list().len(), 1);
+    }
+
+    #[test]
+    fn only_what_registries_can_give_again_may_go() {
+        let (a, b) = (hash(b"a").unwrap(), hash(b"b").unwrap());
+        let mut index = Index::default();
+        index.add(a.clone(), stored("x:1"));
+        index.add(b.clone(), stored("y:1"));
+        let pulled = |digest: &Digest| Name { digest: digest.clone(), resolved: Some(digest.clone()) };
+        index.set_name("x:1".to_owned(), pulled(&a));
+        index.set_name("x:2".to_owned(), pulled(&a));
+        index.set_name("y:1".to_owned(), pulled(&b));
+        index.set_name("mine:1".to_owned(), Name { digest: b.clone(), resolved: None });
+        assert_eq!(index.refetchable(), [(a.clone(), vec!["x:1".to_owned(), "x:2".to_owned()], 0)]);
+        assert!(index.used(&a, 100_000));
+        assert!(!index.used(&a, 100_000 + USE_NOTED_EVERY_MS - 1));
+        assert_eq!(index.last_used_ms(&a), Some(100_000));
     }
 }

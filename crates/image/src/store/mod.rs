@@ -13,16 +13,18 @@
 mod ensure;
 mod files;
 mod flight;
+mod gc;
 mod import;
 mod index;
 mod lease;
+mod quota;
 
 pub use lease::Lease;
 
 use crate::chunks::{Chunks, Disk};
 use crate::progress::Progress;
 use crate::registry::{Client, RegistryConfig};
-use files::Files;
+use files::{Files, millis};
 use flight::Flights;
 use index::Index;
 use lease::Leases;
@@ -30,6 +32,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 use tokio::sync::Semaphore;
 use warren_model::reference::{Digest, Reference};
 use warren_proto::node::{ImageBuild, ImageError, ImageRecord};
@@ -44,6 +47,9 @@ pub struct Config {
     pub registry: RegistryConfig,
     /// Whether a tag that is known here serves when its registry cannot be reached.
     pub offline_ok: bool,
+    /// Bytes of images above which those that registries can give again go, the least recently used first. `None`: what leaves a
+    /// tenth of the file system free.
+    pub quota_bytes: Option<u64>,
 }
 
 /// A store cannot be opened.
@@ -94,6 +100,7 @@ pub(crate) struct Shared {
     conversions: Semaphore,
     registry: Client,
     offline_ok: bool,
+    quota_bytes: Option<u64>,
 }
 
 impl Store {
@@ -115,6 +122,7 @@ impl Store {
             conversions: Semaphore::new(CONVERSIONS_MAX),
             registry,
             offline_ok: config.offline_ok,
+            quota_bytes: config.quota_bytes,
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -140,9 +148,9 @@ impl Store {
     /// A lease on an image by digest, for a sandbox that already runs; `None` if it is not here.
     pub fn lease(&self, digest: &str) -> Option<Image> {
         let digest = Digest::parse(digest).ok()?;
-        let index = self.shared.index();
+        let mut index = self.shared.index();
         let record = index.record(&digest)?;
-        self.shared.image(&index, &digest, record)
+        self.shared.image(&mut index, &digest, record)
     }
 
     /// Removes everything that no name and no lease keeps. How many images went.
@@ -173,9 +181,15 @@ impl Shared {
     }
 
     /// An image with a new lease. That the index is locked keeps the image until the lease is there.
-    fn image(self: &Arc<Self>, index: &Index, digest: &Digest, record: ImageRecord) -> Option<Image> {
+    fn image(self: &Arc<Self>, index: &mut Index, digest: &Digest, record: ImageRecord) -> Option<Image> {
         let stored = index.stored(digest)?;
         let disk = self.chunks.disk(stored.header, stored.size);
+        let now = SystemTime::now();
+        if index.used(digest, millis(now))
+            && let Err(error) = self.files.note_use(digest, now)
+        {
+            tracing::warn!(%digest, %error, "the use of an image cannot be written down");
+        }
         Some(Image { record, disk, lease: Lease::take(self, digest) })
     }
 

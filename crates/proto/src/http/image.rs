@@ -76,6 +76,64 @@ pub struct ImageBuildState {
     pub bytes_total: Option<u64>,
 }
 
+/// Body of `POST /images/gc`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CollectImages {
+    /// Only says what would go.
+    pub dry_run: bool,
+    /// Bytes of images that may stay; absent: the server's quota.
+    pub keep_bytes: Option<u64>,
+}
+
+/// Answer of `POST /images/gc`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImagesCollected {
+    /// Bytes of all images that are there now.
+    pub stored_bytes: u64,
+    /// Bytes above which images go by themselves.
+    pub quota_bytes: u64,
+    /// Those that went, or would go, the least recently used first.
+    pub collected: Vec<CollectedImage>,
+}
+
+/// An image that went, or would go.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CollectedImage {
+    /// Which.
+    pub digest: String,
+    /// Names that led to it.
+    pub references: Vec<String>,
+    /// Its last use.
+    #[schema(value_type = String, format = DateTime)]
+    pub last_used_at: Timestamp,
+    /// Bytes that were its alone, once those before it had gone.
+    pub bytes: u64,
+}
+
+impl From<crate::node::ImageGc> for ImagesCollected {
+    fn from(gc: crate::node::ImageGc) -> Self {
+        ImagesCollected {
+            stored_bytes: gc.stored_bytes,
+            quota_bytes: gc.quota_bytes,
+            collected: gc.collected.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<crate::node::CollectedImage> for CollectedImage {
+    fn from(image: crate::node::CollectedImage) -> Self {
+        CollectedImage {
+            digest: image.digest,
+            references: image.references,
+            last_used_at: Timestamp::from_ms(image.last_used_ms),
+            bytes: image.bytes,
+        }
+    }
+}
+
 impl From<crate::node::ImageRecord> for Image {
     fn from(record: crate::node::ImageRecord) -> Self {
         Image {

@@ -63,6 +63,10 @@ pub trait NodeApi: Send + Sync + 'static {
     /// Pulls and conversions under way.
     async fn image_builds(&self) -> Vec<ImageBuild>;
 
+    /// Removes images that registries can give again and no sandbox uses, the least recently used first, until at most `keep` bytes are
+    /// stored; `None`: until the node's quota is kept. `dry_run` only says which.
+    async fn collect_images(&self, keep: Option<u64>, dry_run: bool) -> Result<ImageGc, ImageError>;
+
     /// What the node is and how full.
     fn info(&self) -> NodeInfo;
 
@@ -139,6 +143,30 @@ pub struct ImageRecord {
     pub cmd: Vec<String>,
     /// `amd64` or `arm64`.
     pub architecture: String,
+}
+
+/// What a garbage collection did, or would do.
+#[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct ImageGc {
+    /// Bytes of all images that are there now.
+    pub stored_bytes: u64,
+    /// Bytes above which images go by themselves.
+    pub quota_bytes: u64,
+    /// Those that went, or would go, the least recently used first.
+    pub collected: Vec<CollectedImage>,
+}
+
+/// An image that went, or would go.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CollectedImage {
+    /// Which.
+    pub digest: String,
+    /// Names that led to it.
+    pub references: Vec<String>,
+    /// Its last use, milliseconds since 1970.
+    pub last_used_ms: u64,
+    /// Bytes that were its alone, once those before it had gone.
+    pub bytes: u64,
 }
 
 /// What a node is and how full.

@@ -1,5 +1,6 @@
 //! `warren images ...`.
 
+mod gc;
 mod import;
 mod list;
 mod making;
@@ -20,5 +21,6 @@ pub(crate) async fn dispatch(context: &Context, command: ImagesCommand) -> Resul
         ImagesCommand::Import(args) => import::run(context, &args.path, &args.name).await,
         ImagesCommand::List => list::run(context).await,
         ImagesCommand::Remove(args) => remove::run(context, &args.references).await,
+        ImagesCommand::Gc(args) => gc::run(context, &args).await,
     }
 }

@@ -101,7 +101,10 @@ fn node_config(args: &ServeArgs, data_dir: &Path) -> Result<NodeConfig, ServeErr
         gateway_url: advertised,
         accel: args.accel.into(),
         warren,
-        images: registries::load(args.registries.as_deref(), data_dir)?,
+        images: warren_image::Config {
+            quota_bytes: args.image_quota.map(|gib| gib.saturating_mul(1 << 30)),
+            ..registries::load(args.registries.as_deref(), data_dir)?
+        },
         guests: Default::default(),
     })
 }

@@ -63,7 +63,8 @@ fn parse(text: &str) -> Result<Config, String> {
     let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
     let login = |(host, login): (String, Login)| (host, Credential { user: login.user, password: login.password });
     let credentials = file.credentials.into_iter().map(login).collect();
-    Ok(Config { registry: RegistryConfig { mirrors: file.mirrors, credentials }, offline_ok: file.offline_ok })
+    let registry = RegistryConfig { mirrors: file.mirrors, credentials };
+    Ok(Config { registry, offline_ok: file.offline_ok, ..Config::default() })
 }
 
 #[cfg(test)]
