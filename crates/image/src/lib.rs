@@ -10,6 +10,7 @@ pub mod limits;
 pub mod oci;
 mod progress;
 mod registry;
+mod remote;
 mod scratch;
 mod source;
 mod store;
@@ -17,4 +18,5 @@ pub mod tar;
 
 pub use chunks::Disk;
 pub use registry::{Credential, RegistryConfig};
+pub use remote::{Arrival, ArriveError};
 pub use store::{Config, Image, Lease, Store, StoreError};

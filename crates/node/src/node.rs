@@ -235,8 +235,8 @@ impl Node {
         match live {
             Ok(Some((client, state))) => {
                 tracing::info!(sandbox = %id, phase = ?state.phase, "adopted");
-                let leased = intent.image_digest.as_deref().and_then(|digest| self.services.images.lease(digest));
-                let adopted = Adopted { client, state, shim, lease: leased.map(|image| image.lease) };
+                let image = intent.image_digest.as_deref().and_then(|digest| self.services.images.lease(digest));
+                let adopted = Adopted { client, state, shim, image };
                 let (driver, handle) = Driver::new(id.clone(), folder, intent, self.services.clone());
                 self.known().live.insert(id.clone(), handle.clone());
                 self.run(id, &handle, driver.adopt(adopted));

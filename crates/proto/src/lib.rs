@@ -5,5 +5,6 @@
 
 pub mod guest;
 pub mod http;
+pub mod nbd;
 pub mod node;
 pub mod shim;

@@ -30,6 +30,9 @@ const EXTENSION_BACKING_FORMAT: u32 = 0xE279_2ACA;
 /// Longest backing file name that the format allows, bytes.
 const BACKING_LEN_MAX: usize = 1023;
 
+/// Longest that reads wait for a server that went away, seconds: a node's restart.
+const RECONNECT_WAIT_SECS_MAX: u64 = 3600;
+
 /// What an overlay lies on.
 #[derive(Debug, Clone, Copy)]
 pub enum Backing<'a> {
@@ -42,6 +45,8 @@ pub enum Backing<'a> {
         /// Where its header is, bytes.
         offset: u64,
     },
+    /// A raw disk that a server of network block devices has, on a unix socket; relative to the VM's folder. While the server is away, reads wait.
+    Served(&'a Path),
 }
 
 impl Backing<'_> {
@@ -55,6 +60,13 @@ impl Backing<'_> {
                 let raw = serde_json::json!({"driver": "raw", "offset": offset, "file": file});
                 let node = serde_json::json!({"driver": "qcow2", "file": raw});
                 Some((format!("json:{node}").into_bytes(), "qcow2"))
+            }
+            Backing::Served(socket) => {
+                let server = serde_json::json!({"type": "unix", "path": socket.to_str()?});
+                let nbd =
+                    serde_json::json!({"driver": "nbd", "server": server, "reconnect-delay": RECONNECT_WAIT_SECS_MAX});
+                let node = serde_json::json!({"driver": "raw", "file": nbd});
+                Some((format!("json:{node}").into_bytes(), "raw"))
             }
         }
     }

@@ -22,6 +22,10 @@ pub(crate) struct ServeArgs {
     /// TOML file with mirrors and logins of registries [default: registries.toml in the data directory, if it is there]
     #[arg(long, value_name = "FILE")]
     pub(crate) registries: Option<PathBuf>,
+    /// Object store that images are kept in, too, and come from: `file:///folder`, `s3://bucket/prefix` (with the usual AWS_*
+    /// variables), `https://host/prefix`; sandboxes start while their image still arrives
+    #[arg(long, value_name = "URL", env = "WARREN_OBJECTS")]
+    pub(crate) objects: Option<String>,
     /// GiB of images above which those that registries can give again and no sandbox uses go, the least recently used first
     /// [default: what leaves a tenth of the file system free]
     #[arg(long, value_name = "GIB")]

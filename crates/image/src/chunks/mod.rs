@@ -5,6 +5,7 @@
 //! by manifests, which the store keeps beside: a slot that no manifest names is free, whatever it holds. Chunks are
 //! synced before the manifest that names them is written, and go after it has gone.
 
+mod arriving;
 mod disk;
 mod id;
 mod manifest;
@@ -14,7 +15,8 @@ mod writer;
 
 pub use disk::Disk;
 pub(crate) use id::ChunkId;
-pub(crate) use manifest::Manifest;
+pub(crate) use manifest::{Manifest, Part};
+pub(crate) use tables::DISK_SIZE_MAX;
 pub(crate) use writer::Writer;
 
 use crate::ext4::PIECE;
@@ -29,6 +31,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
 
 /// Bytes of a chunk, and of a slot: a piece of a file system.
 pub(crate) const CHUNK: usize = PIECE as usize;
@@ -53,6 +56,8 @@ struct Shared {
     path: PathBuf,
     file: File,
     index: Mutex<Index>,
+    /// Told when a chunk has come that was missing.
+    arrivals: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +73,8 @@ struct Known {
     slot: u32,
     /// Manifests and writers that hold it; one that holds it twice counts twice.
     holders: u32,
+    /// Whether its bytes are in the slot; else they are awaited.
+    here: bool,
 }
 
 /// What is free if disks go, without letting them go.
@@ -95,11 +102,14 @@ impl Chunks {
     /// Opens the file, made if need be. Until [`Chunks::sweep`] it only learns what is in use, by [`Chunks::adopt`].
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-        Ok(Self { shared: Arc::new(Shared { path: path.to_owned(), file, index: Mutex::default() }) })
+        Ok(Self {
+            shared: Arc::new(Shared { path: path.to_owned(), file, index: Mutex::default(), arrivals: Notify::new() }),
+        })
     }
 
     /// Learns of a disk that was there before. `false`, and nothing is changed, if it says another thing than those before it.
-    pub(crate) fn adopt(&self, manifest: &Manifest) -> bool {
+    /// Of one that was `arriving`, chunks that no disk before it has are looked at; those that are not what they are called are awaited.
+    pub(crate) fn adopt(&self, manifest: &Manifest, arriving: bool) -> bool {
         let mut index = lock(&self.shared.index);
         let own: Vec<u32> = std::iter::once(manifest.header).chain(manifest.tables.iter().copied()).collect();
         let fits = own.iter().all(|slot| !index.slots.is_taken(*slot))
@@ -115,7 +125,11 @@ impl Chunks {
         }
         for part in &manifest.parts {
             index.slots.mark(part.slot);
-            index.known.entry(part.id).or_insert(Known { slot: part.slot, holders: 0 }).holders += 1;
+            let known = index.known.entry(part.id).or_insert_with(|| {
+                let here = !arriving || self.read(part.slot).is_ok_and(|bytes| ChunkId::of(&bytes) == part.id);
+                Known { slot: part.slot, holders: 0, here }
+            });
+            known.holders += 1;
         }
         true
     }
@@ -180,42 +194,28 @@ impl Chunks {
         &self.shared.file
     }
 
-    fn sync(&self) -> io::Result<()> {
+    pub(crate) fn sync(&self) -> io::Result<()> {
         self.shared.file.sync_data()
     }
 
     /// Puts a chunk into the store unless it is there, and holds it.
     fn put(&self, bytes: &[u8; CHUNK]) -> io::Result<(ChunkId, u32)> {
         let id = ChunkId::of(bytes);
-        let slot = {
-            let mut index = lock(&self.shared.index);
-            if let Some(known) = index.known.get_mut(&id) {
-                known.holders += 1;
-                return Ok((id, known.slot));
-            }
-            index.take_slot(&self.shared.file)?
-        };
-        if let Err(error) = self.write(slot, bytes) {
-            self.give_back(vec![slot]);
-            return Err(error);
+        let (slot, here) = lock(&self.shared.index).hold(id, &self.shared.file)?;
+        if here {
+            return Ok((id, slot));
         }
-        let known = {
-            let mut index = lock(&self.shared.index);
-            match index.known.entry(id) {
-                Entry::Vacant(entry) => {
-                    entry.insert(Known { slot, holders: 1 });
-                    return Ok((id, slot));
-                }
-                // Another put the same in the meantime.
-                Entry::Occupied(entry) => {
-                    let known = entry.into_mut();
-                    known.holders += 1;
-                    known.slot
-                }
+        // Awaited until it is written. Whoever puts the same at the same time writes the same.
+        match self.write(slot, bytes) {
+            Ok(()) => {
+                self.now_here(&id);
+                Ok((id, slot))
             }
-        };
-        self.give_back(vec![slot]);
-        Ok((id, known))
+            Err(error) => {
+                self.release_all(&[id]);
+                Err(error)
+            }
+        }
     }
 
     /// Gives up one hold on each; those that nobody holds any more go.
@@ -270,7 +270,8 @@ impl Chunks {
         }
     }
 
-    fn read(&self, slot: u32) -> io::Result<Box<[u8; CHUNK]>> {
+    /// The chunk in a slot.
+    pub(crate) fn read(&self, slot: u32) -> io::Result<Box<[u8; CHUNK]>> {
         let mut bytes = Box::new([0; CHUNK]);
         self.shared.file.read_exact_at(&mut bytes[..], slot_at(slot))?;
         Ok(bytes)
@@ -294,6 +295,17 @@ impl Chunks {
 }
 
 impl Index {
+    /// Holds a chunk, with a slot of its own if it is new. Its slot, and whether it is here.
+    fn hold(&mut self, id: ChunkId, file: &File) -> io::Result<(u32, bool)> {
+        if let Some(known) = self.known.get_mut(&id) {
+            known.holders += 1;
+            return Ok((known.slot, known.here));
+        }
+        let slot = self.take_slot(file)?;
+        self.known.insert(id, Known { slot, holders: 1, here: false });
+        Ok((slot, false))
+    }
+
     /// Takes a free slot, and makes the file long enough to hold it.
     fn take_slot(&mut self, file: &File) -> io::Result<u32> {
         let slot = self.slots.take().ok_or_else(full)?;

@@ -9,7 +9,7 @@ pub(super) const ENTRIES: usize = CHUNK / 8;
 /// Bytes of disk that one table of the second level maps.
 pub(super) const TABLE_BYTES: u64 = (ENTRIES * CHUNK) as u64;
 /// Largest disk, bytes: its table of the first level is one slot.
-pub(super) const SIZE_MAX: u64 = ENTRIES as u64 * TABLE_BYTES;
+pub(crate) const DISK_SIZE_MAX: u64 = ENTRIES as u64 * TABLE_BYTES;
 /// Where a header holds the offset of the table of the first level.
 pub(super) const L1_OFFSET_AT: usize = 40;
 /// Bits of an entry that are an offset.

@@ -148,10 +148,10 @@ fn a_new_start_keeps_what_manifests_name_and_nothing_else() {
         (disk(&chunks, 1 << 20, &[(CHUNK as u64, &content)]), lost)
     };
     let chunks = open(dir.path());
-    assert!(chunks.adopt(&kept));
-    assert!(!chunks.adopt(&kept), "its tables are taken");
+    assert!(chunks.adopt(&kept, false));
+    assert!(!chunks.adopt(&kept, false), "its tables are taken");
     let other = Manifest { header: kept.header + 1, tables: vec![kept.parts[0].slot], parts: Vec::new(), size: 1 };
-    assert!(!chunks.adopt(&other), "a table in the slot of a chunk");
+    assert!(!chunks.adopt(&other, false), "a table in the slot of a chunk");
     let before = allocated(chunks.path());
     assert!(chunks.sweep().unwrap() >= 5 * CHUNK as u64);
     assert!(allocated(chunks.path()) <= before - 5 * CHUNK as u64);
@@ -176,5 +176,37 @@ fn writers_at_the_same_time_share() {
         assert!(read_all(&chunks.disk(manifest.header, manifest.size))[..60 * CHUNK] == content);
     }
     made.iter().for_each(|manifest| chunks.release(manifest));
+    assert_eq!((chunks.bytes(), allocated(chunks.path())), (0, 0));
+}
+
+#[tokio::test]
+async fn chunks_may_be_named_before_they_come() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(1, 4 * CHUNK);
+    let ids: Vec<ChunkId> = content.as_chunks::<CHUNK>().0.iter().map(ChunkId::of).collect();
+    let chunk = |n: usize| content.as_chunks::<CHUNK>().0[n];
+    let manifest = {
+        let chunks = open(dir.path());
+        disk(&chunks, 1 << 20, &[(0, &chunk(0))]);
+        let manifest = chunks.assemble(1 << 20, (1..5).zip(ids.iter().copied())).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|n| chunks.is_here(&ids[n])), [true, false, false, false]);
+        assert!(!chunks.arrived(&ids[1], &chunk(2)).unwrap(), "not what its name says");
+        let waits = chunks.until_here(&ids[1]);
+        let comes = async { assert!(chunks.arrived(&ids[1], &chunk(1)).unwrap()) };
+        tokio::join!(waits, comes);
+        // A disk that is written brings an awaited chunk, too.
+        let written = disk(&chunks, 1 << 20, &[(0, &chunk(2))]);
+        assert_eq!(written.parts[0].slot, manifest.parts[2].slot);
+        assert!(chunks.is_here(&ids[2]));
+        manifest
+    };
+    let chunks = open(dir.path());
+    assert!(chunks.adopt(&manifest, true));
+    chunks.sweep().unwrap();
+    assert_eq!([0, 1, 2, 3].map(|n| chunks.is_here(&ids[n])), [true, true, true, false]);
+    assert!(chunks.arrived(&ids[3], &chunk(3)).unwrap());
+    assert!(read_all(&chunks.disk(manifest.header, manifest.size))[CHUNK..5 * CHUNK] == content);
+    chunks.release(&manifest);
+    assert!(chunks.arrived(&ids[3], &chunk(3)).unwrap(), "nobody wants it any more");
     assert_eq!((chunks.bytes(), allocated(chunks.path())), (0, 0));
 }

@@ -1,5 +1,5 @@
 use super::manifest::{Manifest, Part};
-use super::tables::{self, ENTRIES, SIZE_MAX, TABLE_BYTES};
+use super::tables::{self, DISK_SIZE_MAX, ENTRIES, TABLE_BYTES};
 use super::{CHUNK, ChunkId, Chunks};
 use crate::ext4::Target;
 use std::collections::BTreeMap;
@@ -91,7 +91,7 @@ impl Writer {
 
 impl Target for Writer {
     fn write_at(&mut self, at: u64, mut bytes: &[u8]) -> io::Result<()> {
-        if at + bytes.len() as u64 > SIZE_MAX {
+        if at + bytes.len() as u64 > DISK_SIZE_MAX {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the disk is larger than the store can hold"));
         }
         let mut at = at;
@@ -132,7 +132,7 @@ impl Drop for Writer {
 
 impl Chunks {
     /// Puts header and tables of a disk beside its chunks.
-    fn write_tables(&self, size: u64, parts: Vec<Part>) -> io::Result<Manifest> {
+    pub(super) fn write_tables(&self, size: u64, parts: Vec<Part>) -> io::Result<Manifest> {
         let mut manifest = Manifest { size, header: 0, tables: Vec::new(), parts };
         let count = 1 + size.div_ceil(TABLE_BYTES) as usize;
         (manifest.header, manifest.tables) = self.take_for_tables(count)?;

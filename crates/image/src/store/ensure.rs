@@ -1,11 +1,13 @@
 use super::files::millis;
 use super::flight::Outcome;
-use super::index::{Name, Stored};
+use super::index::{Index, Name, Stored};
 use super::{Image, Shared, Store, blocking, chain, image_error, lock, parse};
+use crate::chunks::Manifest;
 use crate::oci::Config;
 use crate::progress::{Progress, Step};
 use crate::registry::{PullError, Resolved};
 use crate::source::{self, BuildError, Built, Package};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -114,6 +116,9 @@ impl Shared {
         if let Some(image) = here {
             return Ok(image);
         }
+        if let Some(image) = self.arrive(&name, &resolved.digest).await {
+            return Ok(image);
+        }
         let scratch = || self.files.scratch();
         let package = self.registry.package(&reference, resolved, scratch, &progress).await;
         let package = package.map_err(|e| pull_error(&name, &e))?;
@@ -135,21 +140,35 @@ impl Shared {
             Ok(image)
         })
         .await
+        .inspect(|image| self.offer(image))
     }
 
     fn admit(self: &Arc<Self>, name: &str, built: Built) -> Outcome {
         let record = record(name, &built);
         let mut index = self.index();
-        // An import of the same content may have come first; its disk is as good.
-        if index.record(&built.digest).is_some() {
-            self.chunks.release(&built.manifest);
-        } else {
-            let added = self.files.add_image(&built.digest, &record, &built.manifest);
-            added.map_err(|e| build_error(name, &BuildError::Write(e)))?;
-            index.add(built.digest.clone(), Stored::new(record.clone(), &built.manifest, now_ms()));
-        }
+        self.add(&mut index, &built.digest, &record, &built.manifest)
+            .map_err(|e| build_error(name, &BuildError::Write(e)))?;
         self.image(&mut index, &built.digest, record)
             .ok_or_else(|| image_error(name, "failed", "the image went while it was being made".to_owned()))
+    }
+
+    /// Adds an image unless it is there; then its new disk goes: an import of the same content may have come first, and is as good.
+    pub(super) fn add(
+        &self,
+        index: &mut Index,
+        digest: &Digest,
+        record: &ImageRecord,
+        disk: &Manifest,
+    ) -> io::Result<()> {
+        let added = match index.record(digest) {
+            Some(_) => Ok(false),
+            None => self.files.add_image(digest, record, disk).map(|()| true),
+        };
+        match added {
+            Ok(true) => index.add(digest.clone(), Stored::new(record.clone(), disk, now_ms())),
+            _ => self.chunks.release(disk),
+        }
+        added.map(drop)
     }
 
     /// Gives an image that is in the store a name; what the name led to before may go.

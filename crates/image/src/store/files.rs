@@ -3,6 +3,7 @@
 use super::StoreError;
 use super::index::{Index, Name, Stored};
 use crate::chunks::{Chunks, Manifest};
+use crate::remote::Artifact;
 use crate::source::hash;
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
@@ -43,6 +44,20 @@ struct NameFile {
     resolved: Option<String>,
 }
 
+/// An image as it was found.
+struct Loaded {
+    digest: Digest,
+    image: Stored,
+    manifest: Manifest,
+}
+
+/// An image whose chunks are still to come.
+pub(super) struct Arriving {
+    pub(super) digest: Digest,
+    pub(super) manifest: Manifest,
+    pub(super) artifact: Artifact,
+}
+
 impl Files {
     /// Makes the folders, takes the lock, empties `tmp`.
     pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
@@ -50,7 +65,7 @@ impl Files {
             let path = path.to_owned();
             move |error| StoreError::Io { path, error }
         };
-        for sub in ["manifests", "records", "names", "tmp"] {
+        for sub in ["manifests", "records", "names", "artifacts", "arriving", "tmp"] {
             let path = dir.join(sub);
             fs::create_dir_all(&path).map_err(failed(&path))?;
         }
@@ -79,31 +94,22 @@ impl Files {
     }
 
     /// Reads everything, and removes what is not whole: manifests without record, records without manifest, names without either,
-    /// chunks that no manifest names.
-    pub(super) fn load(&self, chunks: &Chunks) -> io::Result<Index> {
+    /// chunks that no manifest names. Also gives the images whose chunks were still arriving, unless `arrivals` cannot go on.
+    pub(super) fn load(&self, chunks: &Chunks, arrivals: bool) -> io::Result<(Index, Vec<Arriving>)> {
         let mut index = Index::default();
-        let mut whole = HashSet::new();
-        for path in self.paths("records")? {
-            let stored: Option<RecordFile> = read_json(&path)?;
-            let record = stored.filter(|r| r.format == FORMAT).map(|r| r.record);
-            let digest = record.as_ref().and_then(|r| Digest::parse(&r.digest).ok());
-            let manifest = digest.as_ref().map(|digest| self.read_manifest(digest)).transpose()?.flatten();
-            match (record, digest, manifest) {
-                (Some(record), Some(digest), Some(manifest))
-                    if path == self.record(&digest) && chunks.adopt(&manifest) =>
-                {
-                    whole.insert(self.manifest(&digest));
-                    let last_used_ms = millis(path.metadata()?.modified()?);
-                    index.add(digest, Stored::new(record, &manifest, last_used_ms));
-                }
-                _ => drop_file(&path)?,
+        let (whole, arriving) = self.load_records()?;
+        let arriving = if arrivals { arriving } else { Vec::new() };
+        let loads = whole.into_iter().map(|loaded| (loaded, None));
+        let mut resumed = Vec::new();
+        // Those that are whole first: what they hold needs no look.
+        for (Loaded { digest, image, manifest }, artifact) in loads.chain(arriving) {
+            if !chunks.adopt(&manifest, artifact.is_some()) {
+                continue;
             }
+            index.add(digest.clone(), image);
+            resumed.extend(artifact.map(|artifact| Arriving { digest, manifest, artifact }));
         }
-        for path in self.paths("manifests")? {
-            if !whole.contains(&path) {
-                drop_file(&path)?;
-            }
-        }
+        self.drop_all_but(&index, &resumed)?;
         chunks.sweep()?;
         for path in self.paths("names")? {
             match read_json(&path)?.and_then(parse_name) {
@@ -113,7 +119,47 @@ impl Files {
                 _ => drop_file(&path)?,
             }
         }
-        Ok(index)
+        Ok((index, resumed))
+    }
+
+    /// Images with record and manifest: those that are whole, and those that were arriving.
+    fn load_records(&self) -> io::Result<(Vec<Loaded>, Vec<(Loaded, Option<Artifact>)>)> {
+        let (mut whole, mut arriving) = (Vec::new(), Vec::new());
+        for path in self.paths("records")? {
+            let stored: Option<RecordFile> = read_json(&path)?;
+            let Some(record) = stored.filter(|r| r.format == FORMAT).map(|r| r.record) else { continue };
+            let Ok(digest) = Digest::parse(&record.digest) else { continue };
+            let Some(manifest) = self.read_manifest(&digest)?.filter(|_| path == self.record(&digest)) else {
+                continue;
+            };
+            let image = Stored::new(record, &manifest, millis(path.metadata()?.modified()?));
+            let mark = self.arriving(&digest);
+            let loaded = Loaded { digest, image, manifest };
+            if !mark.exists() {
+                whole.push(loaded);
+            } else if let Some(artifact) = Artifact::decode(&fs::read(&mark)?) {
+                arriving.push((loaded, Some(artifact)));
+            }
+        }
+        Ok((whole, arriving))
+    }
+
+    /// Removes files of images that are not in `index`.
+    fn drop_all_but(&self, index: &Index, resumed: &[Arriving]) -> io::Result<()> {
+        let digests = index.digests();
+        let arriving: Vec<&Digest> = resumed.iter().map(|arriving| &arriving.digest).collect();
+        let kept = |of: fn(&Self, &Digest) -> PathBuf, digests: &[&Digest]| -> HashSet<PathBuf> {
+            digests.iter().map(|digest| of(self, digest)).collect()
+        };
+        for (folder, kept) in [
+            ("records", kept(Self::record, &digests)),
+            ("manifests", kept(Self::manifest, &digests)),
+            ("artifacts", kept(Self::artifact, &digests)),
+            ("arriving", kept(Self::arriving, &arriving)),
+        ] {
+            self.paths(folder)?.iter().filter(|path| !kept.contains(*path)).try_for_each(|path| drop_file(path))?;
+        }
+        Ok(())
     }
 
     /// What the disk of an image is made of; `None` if that is not known.
@@ -163,9 +209,35 @@ impl Files {
         sync_folder(&path)
     }
 
-    /// Removes an image: record, then manifest. Its chunks may go after that.
+    /// Notes, before anything else, that an image comes from the object store chunk by chunk.
+    pub(super) fn begin_arrival(&self, digest: &Digest, artifact: &[u8]) -> io::Result<()> {
+        self.write_file(&self.arriving(digest), artifact)
+    }
+
+    /// All chunks of an image have come and are synced.
+    pub(super) fn end_arrival(&self, digest: &Digest) -> io::Result<()> {
+        fs::rename(self.arriving(digest), self.artifact(digest))?;
+        sync_folder(&self.arriving(digest))
+    }
+
+    /// Notes that the object store has an image, and where.
+    pub(super) fn write_artifact(&self, digest: &Digest, artifact: &[u8]) -> io::Result<()> {
+        self.write_file(&self.artifact(digest), artifact)
+    }
+
+    /// Whether the object store has an image, as far as this node knows.
+    pub(super) fn is_uploaded(&self, digest: &Digest) -> bool {
+        self.artifact(digest).exists() || self.arriving(digest).exists()
+    }
+
+    /// Artifacts of images of this node that the object store has.
+    pub(super) fn artifacts(&self) -> io::Result<Vec<PathBuf>> {
+        self.paths("artifacts")
+    }
+
+    /// Removes an image: record, then all else. Its chunks may go after that.
     pub(super) fn remove_image(&self, digest: &Digest) -> io::Result<()> {
-        for path in [self.record(digest), self.manifest(digest)] {
+        for path in [self.record(digest), self.manifest(digest), self.arriving(digest), self.artifact(digest)] {
             drop_file(&path)?;
             sync_folder(&path)?;
         }
@@ -174,6 +246,14 @@ impl Files {
 
     fn manifest(&self, digest: &Digest) -> PathBuf {
         self.dir.join("manifests").join(digest.hex())
+    }
+
+    fn artifact(&self, digest: &Digest) -> PathBuf {
+        self.dir.join("artifacts").join(digest.hex())
+    }
+
+    fn arriving(&self, digest: &Digest) -> PathBuf {
+        self.dir.join("arriving").join(digest.hex())
     }
 
     fn record(&self, digest: &Digest) -> PathBuf {

@@ -108,6 +108,11 @@ impl Index {
         names.into_iter().filter_map(known).collect()
     }
 
+    /// All images.
+    pub(super) fn digests(&self) -> Vec<&Digest> {
+        self.images.keys().collect()
+    }
+
     /// Digests that no name leads to.
     pub(super) fn unnamed(&self) -> Vec<Digest> {
         self.images.keys().filter(|digest| self.is_unnamed(digest)).cloned().collect()

@@ -6,10 +6,13 @@
 //! images/chunks             the bytes of all disks, see `chunks`
 //! images/manifests/<hex>    which chunks the root file system of an image is made of; named by the image's digest
 //! images/records/<hex>.json what is known of it; written after the manifest, removed before it
+//! images/artifacts/<hex>    of an image that the object store has, too: where it has its chunks
+//! images/arriving/<hex>     the same, of one whose chunks are still to come from there; moves to `artifacts` once all are here
 //! images/names/<hex>.json   a reference and the digest that it leads to; the file is named by the reference's hash
 //! ```
 //! Every file is made in `tmp`, synced and renamed into place, so a kill at any moment leaves nothing half-made.
 
+mod arrive;
 mod ensure;
 mod files;
 mod flight;
@@ -24,11 +27,12 @@ pub use lease::Lease;
 use crate::chunks::{Chunks, Disk};
 use crate::progress::Progress;
 use crate::registry::{Client, RegistryConfig};
+use crate::remote::{Arrival, Remote};
 use files::{Files, millis};
 use flight::Flights;
 use index::Index;
 use lease::Leases;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,6 +54,8 @@ pub struct Config {
     /// Bytes of images above which those that registries can give again go, the least recently used first. `None`: what leaves a
     /// tenth of the file system free.
     pub quota_bytes: Option<u64>,
+    /// URL of an object store that images are kept in, too, and come from: `file:///folder`, `s3://bucket/prefix`, `http(s)://host/prefix`.
+    pub objects: Option<String>,
 }
 
 /// A store cannot be opened.
@@ -70,6 +76,14 @@ pub enum StoreError {
     /// The configuration of registries makes no sense.
     #[error("registries: {0}")]
     Registry(String),
+    /// The URL of the object store makes no sense.
+    #[error("object store {url:?}: {problem}")]
+    Objects {
+        /// As given.
+        url: String,
+        /// What is wrong.
+        problem: String,
+    },
 }
 
 /// An image that is ready, kept by its lease.
@@ -79,6 +93,8 @@ pub struct Image {
     pub record: ImageRecord,
     /// Its root file system: ext4, never written to.
     pub disk: Disk,
+    /// While its bytes are still on their way: what reads the disk and waits for them. The disk itself must not be read then.
+    pub arrival: Option<Arc<Arrival>>,
     /// Keeps the disk while it lives.
     pub lease: Lease,
 }
@@ -101,17 +117,25 @@ pub(crate) struct Shared {
     registry: Client,
     offline_ok: bool,
     quota_bytes: Option<u64>,
+    remote: Option<Remote>,
+    /// Images whose chunks are still to come.
+    arrivals: Mutex<HashMap<Digest, Arc<Arrival>>>,
+    /// Images that go to the object store, one after the other.
+    uploads: tokio::sync::Mutex<()>,
 }
 
 impl Store {
-    /// Opens the store in `dir`, made if need be, and mends what a kill left behind. Nothing is garbage-collected yet:
+    /// Opens the store in `dir`, made if need be, and mends what a kill left behind; within a tokio runtime. Nothing is garbage-collected yet:
     /// first take [`Store::lease`]s for what still runs, then call [`Store::collect`].
     pub fn open(dir: &Path, config: Config) -> Result<Self, StoreError> {
         let registry = Client::new(config.registry).map_err(StoreError::Registry)?;
         let files = Files::open(dir)?;
         let failed = |error| StoreError::Io { path: dir.to_owned(), error };
         let chunks = Chunks::open(&files.chunks()).map_err(failed)?;
-        let index = files.load(&chunks).map_err(failed)?;
+        let remote =
+            config.objects.map(|url| Remote::open(&url).map_err(|problem| StoreError::Objects { url, problem }));
+        let remote = remote.transpose()?;
+        let (index, arriving) = files.load(&chunks, remote.is_some()).map_err(failed)?;
         let shared = Shared {
             files,
             chunks,
@@ -123,8 +147,16 @@ impl Store {
             registry,
             offline_ok: config.offline_ok,
             quota_bytes: config.quota_bytes,
+            remote,
+            arrivals: Mutex::default(),
+            uploads: tokio::sync::Mutex::default(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        let store = Self { shared: Arc::new(shared) };
+        arriving.into_iter().for_each(|arriving| store.shared.resume(arriving));
+        if store.shared.remote.is_some() {
+            store.shared.offer_all();
+        }
+        Ok(store)
     }
 
     /// Every name with what it leads to, ordered by name.
@@ -190,7 +222,8 @@ impl Shared {
         {
             tracing::warn!(%digest, %error, "the use of an image cannot be written down");
         }
-        Some(Image { record, disk, lease: Lease::take(self, digest) })
+        let arrival = lock(&self.arrivals).get(digest).cloned();
+        Some(Image { record, disk, arrival, lease: Lease::take(self, digest) })
     }
 
     fn remove(&self, name: &str) -> Result<(), ImageError> {
@@ -226,6 +259,9 @@ impl Shared {
                 }
             }
         };
+        if let Some(arrival) = lock(&self.arrivals).remove(digest) {
+            arrival.give_up();
+        }
         // One that cannot be read is swept up at the next start.
         manifest.iter().for_each(|manifest| self.chunks.release(manifest));
         true

@@ -1,5 +1,6 @@
 //! The one task that owns a sandbox on this node.
 
+use super::arriving::{self, ArrivingDisk, Source};
 use super::uids::{TakenUid, Uids};
 use super::{Activity, Event, Folder, Intent, apply};
 use crate::ended::{Ended, EndedRecords};
@@ -87,6 +88,8 @@ pub(crate) struct Driver {
     terminations: mpsc::Receiver<Termination>,
     /// Keeps the image's bytes while the sandbox needs them.
     lease: Option<warren_image::Lease>,
+    /// What its VMM reads an image through that was still arriving at the start.
+    served: Option<ArrivingDisk>,
     /// The user that the shim and its VMM are, where they are locked in.
     uid: Option<TakenUid>,
     processes: Vec<ProcessHandle>,
@@ -98,8 +101,8 @@ pub(crate) struct Adopted {
     pub(crate) client: ShimClient,
     pub(crate) state: ShimState,
     pub(crate) shim: Option<ProcessHandle>,
-    /// On the image that it runs.
-    pub(crate) lease: Option<warren_image::Lease>,
+    /// The image that it runs.
+    pub(crate) image: Option<warren_image::Image>,
 }
 
 /// Why a sandbox is over.
@@ -136,6 +139,7 @@ impl Driver {
             shim,
             terminations,
             lease: None,
+            served: None,
             uid: None,
             processes: Vec::new(),
             waiters: Vec::new(),
@@ -162,13 +166,22 @@ impl Driver {
 
     /// From an adoption to the end.
     pub(crate) async fn adopt(mut self, adopted: Adopted) -> Waiters {
-        self.lease = adopted.lease;
+        self.lease = adopted.image.as_ref().map(|image| image.lease.clone());
         self.uid = self.intent.uid.zip(self.services.jails.as_ref()).map(|(uid, jails)| jails.uids.take_again(uid));
         if let Some(digest) = self.intent.image_digest.clone() {
             self.tell(Event::ImageReady { digest });
         }
         self.processes.extend(adopted.shim);
+        let served = match (&adopted.image, self.intent.image_served) {
+            (_, false) => Ok(()),
+            (Some(image), true) => self.serve_image(image).map_err(|error| error.to_string()),
+            (None, true) => Err("it is not on this node any more".to_owned()),
+        };
         let over = match adopted.state.phase {
+            _ if served.is_err() => {
+                self.shim.send_replace(Some(adopted.client));
+                image_lost(&served.err().unwrap_or_default())
+            }
             Phase::Running => self.keep(adopted.client, adopted.state).await,
             _ => {
                 self.shim.send_replace(Some(adopted.client));
@@ -191,17 +204,23 @@ impl Driver {
     }
 
     async fn start(&mut self, spec: SandboxSpec) -> Result<(ShimClient, ShimState), Over> {
-        let (record, disk) = self.make_image_ready(&spec).await?;
+        let image = self.make_image_ready(&spec).await?;
         let services = self.services.clone();
         let permit = self.unless_terminated(services.starts.acquire()).await?;
         self.tell(Event::Provisioning);
         let template = self.unless_terminated(services.templates.get(spec.shape)).await?;
         let mut template = template.map_err(|e| Over::new(EndReason::StartFailed, e.to_string()))?;
         let overlay = self.folder.vm().join(warren_shim::DISK_FILE);
-        super::disk::make(&overlay, &disk, spec.disk_mib)
-            .map_err(|e| Over::new(EndReason::StartFailed, format!("make the sandbox's disk: {e}")))?;
+        let disk_failed =
+            |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, format!("make the sandbox's disk: {e}"));
+        let made = super::disk::make(overlay, image.clone(), arriving::SOCKET, spec.disk_mib);
+        self.unless_terminated(made).await?.map_err(|e| disk_failed(&e))?;
+        if image.arrival.is_some() {
+            self.intent.image_served = true;
+            self.serve_image(&image).map_err(|e| disk_failed(&e))?;
+        }
         let failed = |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, format!("start the shim: {e}"));
-        let jail = self.jail(&mut template, disk.file().to_owned()).await.map_err(|e| failed(&e))?;
+        let jail = self.jail(&mut template, image.disk.file().to_owned()).await.map_err(|e| failed(&e))?;
         let pid = shim_client::spawn(&services.warren, self.folder.path(), jail).map_err(|e| failed(&e))?;
         self.processes.extend(ProcessHandle::open(pid));
         // A crash before this is written leaves a shim that was never asked to boot, which ends by itself.
@@ -209,7 +228,7 @@ impl Driver {
         self.folder.write_intent(&self.intent).map_err(|e| failed(&e))?;
         let client = ShimClient::connect(self.folder.path()).await.map_err(|e| failed(&e))?;
         self.shim.send_replace(Some(client.clone()));
-        let boot = boot_request(&self.id, spec, &record, &services.machine, template).map_err(|e| failed(&e))?;
+        let boot = boot_request(&self.id, spec, &image.record, &services.machine, template).map_err(|e| failed(&e))?;
         let state: ShimState =
             client.call(Method::POST, paths::BOOT, Some(&boot), BOOT_ANSWER_WAIT).await.map_err(|e| failed(&e))?;
         let state = self.follow_start(&client, state).await?;
@@ -254,7 +273,14 @@ impl Driver {
         Ok(state)
     }
 
-    async fn make_image_ready(&mut self, spec: &SandboxSpec) -> Result<(ImageRecord, warren_image::Disk), Over> {
+    /// The VMM reads the image through us, now and after each restart of the node.
+    fn serve_image(&mut self, image: &warren_image::Image) -> std::io::Result<()> {
+        self.folder.write_intent(&self.intent)?;
+        self.served = Some(ArrivingDisk::serve(&self.folder.vm(), Source::of(image))?);
+        Ok(())
+    }
+
+    async fn make_image_ready(&mut self, spec: &SandboxSpec) -> Result<warren_image::Image, Over> {
         let services = self.services.clone();
         let (seen, observations) = (self.handle.seen.clone(), services.observations.clone());
         let images = services.images.clone();
@@ -287,8 +313,8 @@ impl Driver {
         let written = self.folder.write_intent(&self.intent);
         written.map_err(|e| Over::new(EndReason::StartFailed, format!("write the intent: {e}")))?;
         self.tell(Event::ImageReady { digest: image.record.digest.clone() });
-        self.lease = Some(image.lease);
-        Ok((image.record, image.disk))
+        self.lease = Some(image.lease.clone());
+        Ok(image)
     }
 
     /// Keeps a running sandbox until something ends it.
@@ -330,6 +356,7 @@ impl Driver {
                         tokio::time::sleep(STATE_RETRY_PAUSE).await;
                     }
                 },
+                problem = lost_image(&mut self.served) => return image_lost(&problem),
                 () = activity.changed() => {}
                 () = expiry => {
                     // What was true when the timer was set may not be any more.
@@ -432,6 +459,18 @@ impl Driver {
             }
         }
     }
+}
+
+/// Waits until part of an image that is read through us cannot be had.
+async fn lost_image(served: &mut Option<ArrivingDisk>) -> String {
+    match served {
+        Some(served) => served.failed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn image_lost(problem: &str) -> Over {
+    Over::new(EndReason::NodeLost, format!("the sandbox's image cannot be read: {problem}"))
 }
 
 /// Everything that the shim needs, secrets included; it travels over a socket only.

@@ -30,6 +30,9 @@ pub(crate) struct Intent {
     /// The user that the shim and its VMM are, where they are locked in.
     #[serde(default)]
     pub(crate) uid: Option<u32>,
+    /// Its image was still arriving at its start, so that its VMM reads through us.
+    #[serde(default)]
+    pub(crate) image_served: bool,
 }
 
 impl Intent {
@@ -44,6 +47,7 @@ impl Intent {
             has_start_command: spec.start_command.is_some(),
             shim: None,
             uid: None,
+            image_served: false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One sandbox as the node sees it: `machine` says what its observation becomes, `driver` waits and acts.
 
 mod activity;
+mod arriving;
 mod disk;
 mod driver;
 mod folder;

@@ -103,6 +103,7 @@ fn node_config(args: &ServeArgs, data_dir: &Path) -> Result<NodeConfig, ServeErr
         warren,
         images: warren_image::Config {
             quota_bytes: args.image_quota.map(|gib| gib.saturating_mul(1 << 30)),
+            objects: args.objects.clone(),
             ..registries::load(args.registries.as_deref(), data_dir)?
         },
         guests: Default::default(),

@@ -1,0 +1,247 @@
+//! An image whose chunks still come from the object store: what is asked for comes first, the rest follows.
+
+use super::artifact::{Artifact, RemotePart};
+use super::{Remote, RemoteError};
+use crate::chunks::{CHUNK, Chunks, Manifest};
+use crate::store::{blocking, chain, lock};
+use futures_util::StreamExt as _;
+use std::collections::HashSet;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Parts that come along with one that is asked for: neighbours, at most this many.
+const WINDOW: usize = 8;
+/// Packs that are fetched at once while nobody asks for anything.
+const PACKS_AT_ONCE: usize = 4;
+/// Time without a question after which the rest may follow.
+const QUIET: Duration = Duration::from_millis(300);
+/// Longest that the rest waits for its next piece, whatever is asked.
+const YIELD_MAX: Duration = Duration::from_secs(1);
+/// Longest that one question is tried.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(120);
+/// First and longest pause between two tries.
+const RETRY_PAUSE: Range<Duration> = Duration::from_millis(100)..Duration::from_secs(10);
+
+/// Part of an image could not be had.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("part of the image does not come from the object store: {0}")]
+pub struct ArriveError(String);
+
+/// An image that is arriving. Reads wait for what they need.
+#[derive(Debug)]
+pub struct Arrival {
+    remote: Remote,
+    chunks: Chunks,
+    artifact: Artifact,
+    /// Slots of the artifact's parts, in order.
+    slots: Vec<u32>,
+    /// Windows that somebody fetches now.
+    fetching: Mutex<HashSet<usize>>,
+    /// Questions that wait.
+    waiting: AtomicUsize,
+    last_asked: Mutex<Instant>,
+    /// Bytes that came, as they are stored there.
+    received: AtomicU64,
+    given_up: AtomicBool,
+}
+
+impl Arrival {
+    /// Of an image whose manifest is in the store.
+    pub(crate) fn new(remote: Remote, chunks: Chunks, artifact: Artifact, manifest: &Manifest) -> Arc<Self> {
+        let slots = manifest.parts.iter().map(|part| part.slot).collect();
+        Arc::new(Self {
+            remote,
+            chunks,
+            artifact,
+            slots,
+            fetching: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            last_asked: Mutex::new(Instant::now()),
+            received: AtomicU64::new(0),
+            given_up: AtomicBool::new(false),
+        })
+    }
+
+    /// Length of the disk, bytes.
+    pub fn size(&self) -> u64 {
+        self.artifact.size
+    }
+
+    /// Bytes that came so far and bytes of the whole image, as the object store has them.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        let total = self.artifact.parts.iter().map(|part| u64::from(part.place.len)).sum();
+        (self.received.load(Ordering::Relaxed), total)
+    }
+
+    /// Reads from the disk; waits for what is not here yet, two minutes at most. Behind the end there are zeroes.
+    pub async fn read(&self, mut at: u64, buffer: &mut [u8]) -> Result<(), ArriveError> {
+        let mut rest = buffer;
+        while !rest.is_empty() {
+            let within = at % CHUNK as u64;
+            let len = rest.len().min(CHUNK - within as usize);
+            let (now, later) = rest.split_at_mut(len);
+            match self.find(at / CHUNK as u64) {
+                Some(number) => {
+                    self.wait_for(number).await?;
+                    let read = self.chunks.read_part(self.slots[number], within, now);
+                    read.map_err(|error| ArriveError(error.to_string()))?;
+                }
+                None => now.fill(0),
+            }
+            at += len as u64;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Fetches all that is missing. Ends early only if it is told to give up.
+    pub(crate) async fn finish(self: &Arc<Self>) -> Result<(), ArriveError> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for (number, part) in self.artifact.parts.iter().enumerate() {
+            match runs.last_mut() {
+                Some(run) if self.artifact.parts[run.start].place.pack == part.place.pack => run.end = number + 1,
+                _ => runs.push(number..number + 1),
+            }
+        }
+        let fetches = futures_util::stream::iter(runs).map(|run| {
+            let arrival = self.clone();
+            async move {
+                arrival.let_questions_pass().await;
+                arrival.insist(run, None).await
+            }
+        });
+        let mut fetches = fetches.buffer_unordered(PACKS_AT_ONCE);
+        while let Some(fetched) = fetches.next().await {
+            fetched?;
+        }
+        Ok(())
+    }
+
+    /// Nobody needs it any more.
+    pub(crate) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    fn find(&self, index: u64) -> Option<usize> {
+        self.artifact.parts.binary_search_by_key(&index, |part| u64::from(part.index)).ok()
+    }
+
+    async fn let_questions_pass(&self) {
+        let quiet = async {
+            while self.waiting.load(Ordering::Relaxed) > 0 || lock(&self.last_asked).elapsed() < QUIET {
+                sleep(QUIET / 4).await;
+            }
+        };
+        // Questions without end must not keep the rest away for ever.
+        let _ = timeout(YIELD_MAX, quiet).await;
+    }
+
+    async fn wait_for(&self, number: usize) -> Result<(), ArriveError> {
+        if self.chunks.is_here(&self.artifact.parts[number].id) {
+            return Ok(());
+        }
+        *lock(&self.last_asked) = Instant::now();
+        let _asked = Asked::new(&self.waiting);
+        let first = number - number % WINDOW;
+        if let Some(_fetching) = Fetching::begin(&self.fetching, first) {
+            let end = (first + WINDOW).min(self.artifact.parts.len());
+            return self.insist(first..end, Some(Instant::now() + ANSWER_WAIT_MAX)).await;
+        }
+        let here = self.chunks.until_here(&self.artifact.parts[number].id);
+        timeout(ANSWER_WAIT_MAX, here).await.map_err(|_| ArriveError("it took too long".to_owned()))
+    }
+
+    /// Fetches parts, again and again if need be.
+    async fn insist(&self, run: Range<usize>, until: Option<Instant>) -> Result<(), ArriveError> {
+        let mut pause = RETRY_PAUSE.start;
+        loop {
+            let error = match self.fetch(run.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(error) => ArriveError(chain(&error)),
+            };
+            if self.given_up.load(Ordering::Relaxed) || until.is_some_and(|until| Instant::now() + pause > until) {
+                return Err(error);
+            }
+            tracing::warn!(digest = self.artifact.record.digest, %error, "tried again");
+            sleep(pause).await;
+            pause = (pause * 2).min(RETRY_PAUSE.end);
+        }
+    }
+
+    /// Fetches those of `run` that are missing: one request for each pack that they lie in.
+    async fn fetch(&self, run: Range<usize>) -> Result<(), FetchError> {
+        let missing: Vec<RemotePart> =
+            self.artifact.parts[run].iter().filter(|part| !self.chunks.is_here(&part.id)).copied().collect();
+        for parts in missing.chunk_by(|a, b| a.place.pack == b.place.pack) {
+            let start = parts.iter().map(|part| part.place.offset).min().unwrap_or(0);
+            let end = parts.iter().map(|part| part.place.offset + part.place.len).max().unwrap_or(0);
+            let pack = self.artifact.packs[parts[0].place.pack as usize];
+            let bytes = self.remote.pack_range(pack, start..end).await?;
+            self.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            let (chunks, parts) = (self.chunks.clone(), parts.to_vec());
+            blocking(move || parts.iter().try_for_each(|part| take_in(&chunks, part, start, &bytes))).await?;
+        }
+        Ok(())
+    }
+}
+
+/// One part of `bytes`, which begin at `start` of its pack, becomes a chunk of the store.
+fn take_in(chunks: &Chunks, part: &RemotePart, start: u32, bytes: &[u8]) -> Result<(), FetchError> {
+    let from = (part.place.offset - start) as usize;
+    let stored = bytes.get(from..from + part.place.len as usize).ok_or(FetchError::Damaged)?;
+    let plain: Box<[u8]> = match stored.len() {
+        CHUNK => stored.into(),
+        _ => zstd::bulk::decompress(stored, CHUNK).map_err(|_| FetchError::Damaged)?.into(),
+    };
+    let plain: Box<[u8; CHUNK]> = plain.try_into().map_err(|_| FetchError::Damaged)?;
+    if chunks.arrived(&part.id, &plain)? { Ok(()) } else { Err(FetchError::Damaged) }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum FetchError {
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    #[error("a chunk is not what its hash says")]
+    Damaged,
+    #[error("write a chunk")]
+    Write(#[from] io::Error),
+}
+
+/// Counts a question while it waits.
+struct Asked<'a>(&'a AtomicUsize);
+
+impl<'a> Asked<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Self(waiting)
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Marks a window as being fetched.
+struct Fetching<'a> {
+    windows: &'a Mutex<HashSet<usize>>,
+    first: usize,
+}
+
+impl<'a> Fetching<'a> {
+    /// `None` if another fetches it.
+    fn begin(windows: &'a Mutex<HashSet<usize>>, first: usize) -> Option<Self> {
+        lock(windows).insert(first).then_some(Self { windows, first })
+    }
+}
+
+impl Drop for Fetching<'_> {
+    fn drop(&mut self) {
+        lock(self.windows).remove(&self.first);
+    }
+}
