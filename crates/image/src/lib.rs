@@ -14,5 +14,5 @@ mod source;
 mod store;
 pub mod tar;
 
-pub use registry::{Credential, RegistryConfig};
-pub use store::{Config, Image, Lease, Store, StoreError};
+pub use registry::RegistryConfig;
+pub use store::{Ask, Config, Image, Lease, Store, StoreError};

@@ -9,8 +9,9 @@ const IMAGE_WAIT_MAX: Duration = Duration::from_secs(3600);
 
 impl Api {
     /// Makes an image ready, or joins the making of it.
-    pub(crate) async fn pull_image(&self, reference: &str) -> Result<Image, ApiError> {
-        self.make_image("pull", &PullImage { reference: reference.to_owned() }).await
+    pub(crate) async fn pull_image(&self, reference: &str, team_id: Option<&str>) -> Result<Image, ApiError> {
+        let body = PullImage { reference: reference.to_owned(), team_id: team_id.map(str::to_owned) };
+        self.make_image("pull", &body).await
     }
 
     /// Takes an image from the server's file system.

@@ -5,6 +5,7 @@ use super::account::value;
 use super::parsed::Parsed;
 use crate::auth::Caller;
 use crate::context::Context;
+use crate::credential::image_access;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use std::path::PathBuf;
@@ -25,7 +26,10 @@ pub(super) async fn pull(
 ) -> Result<Json<Image>, ApiError> {
     caller.admin()?;
     let reference = reference("reference", request.reference)?;
-    Ok(Json(cx.node.pull_image(&reference).await?.into()))
+    let team_id = request.team_id.as_deref();
+    caller.scope(&cx, team_id).await?;
+    let access = image_access(&cx, &caller.user.id, team_id, &reference).await?;
+    Ok(Json(cx.node.pull_image(&reference, &access).await?.into()))
 }
 
 /// Takes an image from the server's own file system.
@@ -47,13 +51,14 @@ pub(super) async fn import(
     Ok(Json(cx.node.import_image(path, &name).await?.into()))
 }
 
-/// Images that are ready.
+/// Images that are ready. Those that came through somebody's saved login are shown to administrators only.
 #[utoipa::path(
     get, path = "/images/local", operation_id = "image_list", tag = "images",
     responses((status = 200, body = Images), (status = "default", body = ErrorBody))
 )]
-pub(super) async fn list(State(cx): State<Arc<Context>>, _: Caller) -> Result<Json<Images>, ApiError> {
+pub(super) async fn list(State(cx): State<Arc<Context>>, caller: Caller) -> Result<Json<Images>, ApiError> {
     let mut images: Vec<Image> = cx.node.images().await?.into_iter().map(Image::from).collect();
+    images.retain(|image| caller.user.is_admin || !image.private);
     images.sort_by(|a, b| a.reference.cmp(&b.reference));
     Ok(Json(Images { images }))
 }

@@ -37,6 +37,8 @@ struct NameFile {
     reference: String,
     digest: String,
     resolved: Option<String>,
+    #[serde(default)]
+    private: bool,
 }
 
 impl Files {
@@ -121,6 +123,7 @@ impl Files {
             reference: reference.to_owned(),
             digest: name.digest.to_string(),
             resolved: name.resolved.as_ref().map(Digest::to_string),
+            private: name.private,
         };
         self.write_json(&self.name(reference)?, &file)
     }
@@ -168,7 +171,8 @@ fn parse_name(file: NameFile) -> Option<(String, Name)> {
         Some(text) => Some(Digest::parse(text).ok()?),
         None => None,
     };
-    Some((file.reference, Name { digest: Digest::parse(&file.digest).ok()?, resolved }))
+    let name = Name { digest: Digest::parse(&file.digest).ok()?, resolved, private: file.private };
+    Some((file.reference, name))
 }
 
 /// `None` if the file does not hold what it should.

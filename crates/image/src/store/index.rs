@@ -1,7 +1,7 @@
 //! What is in the store. Pure.
 
 use std::collections::{BTreeMap, HashMap};
-use warren_model::reference::Digest;
+use warren_model::reference::{Digest, Reference};
 use warren_proto::node::ImageRecord;
 
 /// Where a reference leads.
@@ -12,6 +12,8 @@ pub(super) struct Name {
     /// What the registry said the reference is, maybe an index of several platforms; `None` for an imported image, for
     /// which no registry is asked.
     pub(super) resolved: Option<Digest>,
+    /// Whether a registry has told this only to owners of saved logins.
+    pub(super) private: bool,
 }
 
 /// Names and records.
@@ -29,8 +31,9 @@ impl Index {
 
     /// The record that a name leads to, under that name.
     pub(super) fn named(&self, name: &str) -> Option<ImageRecord> {
-        let record = self.records.get(&self.names.get(name)?.digest)?;
-        Some(ImageRecord { reference: name.to_owned(), ..record.clone() })
+        let to = self.names.get(name)?;
+        let record = self.records.get(&to.digest)?;
+        Some(ImageRecord { reference: name.to_owned(), private: to.private, ..record.clone() })
     }
 
     /// Where a name leads.
@@ -46,6 +49,27 @@ impl Index {
     /// A record by digest, under the name it was made for.
     pub(super) fn record(&self, digest: &Digest) -> Option<ImageRecord> {
         self.records.get(digest).cloned()
+    }
+
+    /// The record of an image for somebody to whom a registry shows `repository` now; `None` if it is not here, or came from
+    /// other repositories through saved logins alone: that somebody knows a digest gives him no right to the bytes.
+    pub(super) fn shown_in(&self, digest: &Digest, repository: &Reference) -> Option<ImageRecord> {
+        let record = self.records.get(digest)?;
+        let same = |name: &str| {
+            Reference::parse(name).is_ok_and(|name| {
+                name.registry() == repository.registry() && name.repository() == repository.repository()
+            })
+        };
+        let mut names = self.names.iter().filter(|(_, to)| to.digest == *digest);
+        let may = !record.private || names.any(|(name, to)| !to.private || same(name));
+        may.then(|| record.clone())
+    }
+
+    /// The record of an image that everybody may have.
+    pub(super) fn public(&self, digest: &Digest) -> Option<ImageRecord> {
+        let record = self.records.get(digest)?;
+        let public = !record.private || self.names.values().any(|to| to.digest == *digest && !to.private);
+        public.then(|| record.clone())
     }
 
     /// Digests that no name leads to.
@@ -97,6 +121,7 @@ mod tests {
             entrypoint: Vec::new(),
             cmd: Vec::new(),
             architecture: "amd64".to_owned(),
+            private: false,
         }
     }
 
@@ -106,7 +131,7 @@ mod tests {
         let mut index = Index::default();
         index.add(a.clone(), record("x:1"));
         index.add(b.clone(), record("y:1"));
-        let to = |digest: &Digest| Name { digest: digest.clone(), resolved: None };
+        let to = |digest: &Digest| Name { digest: digest.clone(), resolved: None, private: false };
         assert_eq!(index.set_name("x:1".to_owned(), to(&a)), None);
         assert_eq!(index.set_name("x:2".to_owned(), to(&a)), None);
         assert_eq!(index.set_name("x:1".to_owned(), to(&b)), Some(a.clone()));
@@ -117,5 +142,22 @@ mod tests {
         index.forget(&a);
         assert!(!index.is_unnamed(&a));
         assert_eq!(index.list().len(), 1);
+    }
+
+    #[test]
+    fn a_private_image_is_shown_in_its_repository_alone_until_it_is_public_somewhere() {
+        let digest = hash(b"a").unwrap();
+        let mut index = Index::default();
+        index.add(digest.clone(), ImageRecord { private: true, ..record("r.example/app:1") });
+        let name = |private| Name { digest: digest.clone(), resolved: Some(digest.clone()), private };
+        index.set_name("r.example/app:1".to_owned(), name(true));
+        let of = |text: &str| Reference::parse(text).unwrap();
+        assert!(index.shown_in(&digest, &of("r.example/app:other")).is_some());
+        for other in ["r.example/app2:1", "evil.example/app:1", "app:1"] {
+            assert!(index.shown_in(&digest, &of(other)).is_none(), "{other}");
+        }
+        assert!(index.public(&digest).is_none());
+        index.set_name("open.example/app:1".to_owned(), name(false));
+        assert!(index.shown_in(&digest, &of("app:1")).is_some() && index.public(&digest).is_some());
     }
 }

@@ -5,21 +5,26 @@
 //! images/tmp/               what is being made; emptied at open
 //! images/disks/<hex>.ext4   a converted root file system, named by the image's digest
 //! images/records/<hex>.json what is known of it; written after the disk, removed before it
+//! images/blobs/             what registries gave, by digest; see [`crate::registry::Blobs`]
 //! images/names/<hex>.json   a reference and the digest that it leads to; the file is named by the reference's hash
 //! ```
 //! Every file is made in `tmp`, synced and renamed into place, so a kill at any moment leaves nothing half-made.
 
+mod asked;
 mod ensure;
 mod files;
 mod flight;
 mod import;
 mod index;
 mod lease;
+mod make;
 
+pub use ensure::Ask;
 pub use lease::Lease;
 
 use crate::progress::Progress;
-use crate::registry::{Client, RegistryConfig};
+use crate::registry::{Blobs, Client, RegistryConfig};
+use asked::Asked;
 use files::Files;
 use flight::Flights;
 use index::Index;
@@ -28,20 +33,40 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use warren_model::reference::{Digest, Reference};
 use warren_proto::node::{ImageBuild, ImageError, ImageRecord};
 
 /// Disks that are made at the same time.
 const CONVERSIONS_MAX: usize = 2;
+/// Time for which a tag is not asked about again, if the operator says nothing.
+const TAG_FRESH_DEFAULT: Duration = Duration::from_secs(300);
+/// Bytes of layers that are kept as they came, if the operator says nothing.
+const BLOBS_BYTES_DEFAULT: u64 = 10 << 30;
 
 /// How a store behaves.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Config {
     /// Registries.
     pub registry: RegistryConfig,
     /// Whether a tag that is known here serves when its registry cannot be reached.
     pub offline_ok: bool,
+    /// Time for which a registry is not asked again what a tag means.
+    pub tag_fresh: Duration,
+    /// Bytes of layers, manifests and configs that are kept as they came.
+    pub blobs_bytes: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            registry: RegistryConfig::default(),
+            offline_ok: false,
+            tag_fresh: TAG_FRESH_DEFAULT,
+            blobs_bytes: BLOBS_BYTES_DEFAULT,
+        }
+    }
 }
 
 /// A store cannot be opened.
@@ -90,16 +115,20 @@ pub(crate) struct Shared {
     builds: Mutex<BTreeMap<u64, Arc<Progress>>>,
     conversions: Semaphore,
     registry: Client,
+    asked: Mutex<Asked>,
     offline_ok: bool,
+    tag_fresh: Duration,
 }
 
 impl Store {
     /// Opens the store in `dir`, made if need be, and mends what a kill left behind. Nothing is garbage-collected yet:
     /// first take [`Store::lease`]s for what still runs, then call [`Store::collect`].
     pub fn open(dir: &Path, config: Config) -> Result<Self, StoreError> {
-        let registry = Client::new(config.registry).map_err(StoreError::Registry)?;
         let files = Files::open(dir)?;
-        let index = files.load().map_err(|error| StoreError::Io { path: dir.to_owned(), error })?;
+        let failed = |error| StoreError::Io { path: dir.to_owned(), error };
+        let index = files.load().map_err(failed)?;
+        let blobs = Blobs::open(dir, config.blobs_bytes).map_err(failed)?;
+        let registry = Client::new(config.registry, blobs).map_err(StoreError::Registry)?;
         let shared = Shared {
             files,
             index: Mutex::new(index),
@@ -108,7 +137,9 @@ impl Store {
             builds: Mutex::default(),
             conversions: Semaphore::new(CONVERSIONS_MAX),
             registry,
+            asked: Mutex::default(),
             offline_ok: config.offline_ok,
+            tag_fresh: config.tag_fresh,
         };
         Ok(Self { shared: Arc::new(shared) })
     }

@@ -45,6 +45,7 @@ pub(crate) fn id(bits: u128) -> SandboxId {
 
 pub(crate) fn spec() -> SandboxSpec {
     SandboxSpec {
+        image_access: Default::default(),
         name: "t".into(),
         image: IMAGE.into(),
         shape: Shape { vcpus: 1, memory_mib: 256 },

@@ -13,6 +13,7 @@ mod image;
 mod jobs;
 mod list;
 mod login;
+mod registry;
 mod sandbox;
 mod secret;
 mod spec;
@@ -32,6 +33,10 @@ pub use image::{Image, ImageBuildState, ImageBuilds, Images, ImportImage, PullIm
 pub use jobs::{JobError, JobErrorCode, JobKey, JobStatus, JobsAnswer, JobsQuery};
 pub use list::{ListQuery, SandboxList};
 pub use login::{ApproveChallenge, Challenge, ChallengeStatus, NewChallenge};
+pub use registry::{
+    CheckDockerImage, CheckImage, DockerImageCheck, ImageCheck, NewRegistryCredential, RegistryCredential,
+    RegistryCredentials,
+};
 pub use sandbox::{Created, Sandbox};
 pub use secret::{ChangeSecret, NewSecret, Secret, SecretAnswer, Secrets};
 pub use status::{

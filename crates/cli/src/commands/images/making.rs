@@ -53,9 +53,15 @@ fn is_of(build: &ImageBuildState, reference: &str) -> bool {
         .any(|name| name == reference || name.ends_with(&format!("/{reference}")))
 }
 
-/// One line on what is being done to an image.
+/// One line on what is being done to an image, and what it waits for.
 pub(crate) fn build_text(build: &ImageBuildState) -> String {
-    format!("{} {}", build.step, build.reference)
+    let layers = match build.layers_total {
+        Some(total) if build.layers_done < total => format!(", layer {} of {total}", build.layers_done + 1),
+        Some(total) => format!(", {total} of {total} layers"),
+        None => String::new(),
+    };
+    let waiting = build.waiting.as_ref().map_or(String::new(), |waiting| format!(": {waiting}"));
+    format!("{} {}{layers}{waiting}", build.step, build.reference)
 }
 
 #[cfg(test)]
@@ -70,7 +76,12 @@ mod tests {
             step: "pulling".into(),
             bytes_done: 0,
             bytes_total: None,
+            layers_done: 1,
+            layers_total: Some(3),
+            waiting: Some("rate limited by docker.io, next try in 12 s, attempt 3".into()),
         };
+        let text = "pulling a:1, layer 2 of 3: rate limited by docker.io, next try in 12 s, attempt 3";
+        assert_eq!(build_text(&build("a:1")), text);
         assert!(is_of(&build("docker.io/library/debian:12"), "debian:12"));
         assert!(is_of(&build("docker.io/library/debian:latest"), "debian"));
         assert!(is_of(&build("a/b:1"), "a/b:1"));

@@ -1,5 +1,6 @@
 //! `warren images ...`.
 
+mod builds;
 mod import;
 mod list;
 mod making;
@@ -19,6 +20,7 @@ pub(crate) async fn dispatch(context: &Context, command: ImagesCommand) -> Resul
         ImagesCommand::Pull(args) => pull::run(context, &args.reference).await,
         ImagesCommand::Import(args) => import::run(context, &args.path, &args.name).await,
         ImagesCommand::List => list::run(context).await,
+        ImagesCommand::Builds => builds::run(context).await,
         ImagesCommand::Remove(args) => remove::run(context, &args.references).await,
     }
 }

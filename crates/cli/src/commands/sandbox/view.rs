@@ -122,6 +122,7 @@ fn list_entry(sandbox: &Sandbox) -> Value {
         "id": sandbox.id,
         "name": sandbox.name,
         "image": sandbox.docker_image,
+        "image_digest": sandbox.image_digest,
         "status": sandbox.status,
         "resources": resources(sandbox),
         "region": sandbox.region,

@@ -101,7 +101,11 @@ fn node_config(args: &ServeArgs, data_dir: &Path) -> Result<NodeConfig, ServeErr
         gateway_url: advertised,
         accel: args.accel.into(),
         warren,
-        images: registries::load(args.registries.as_deref(), data_dir)?,
+        images: warren_image::Config {
+            tag_fresh: Duration::from_secs(args.tag_fresh_secs),
+            blobs_bytes: args.layer_cache_gb.saturating_mul(1 << 30),
+            ..registries::load(args.registries.as_deref(), data_dir)?
+        },
         guests: Default::default(),
     })
 }
