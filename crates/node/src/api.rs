@@ -196,7 +196,7 @@ impl NodeApi for SharedNode {
         Ok(self.0.services.images.list())
     }
 
-    async fn remove_image(&self, reference: &str) -> Result<(), ImageError> {
+    async fn remove_image(&self, reference: &str) -> Result<bool, ImageError> {
         self.0.services.images.remove(reference).await
     }
 

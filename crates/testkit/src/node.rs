@@ -319,9 +319,9 @@ impl NodeApi for SimNode {
         Ok(self.lock().images.values().cloned().collect())
     }
 
-    async fn remove_image(&self, reference: &str) -> Result<(), ImageError> {
+    async fn remove_image(&self, reference: &str) -> Result<bool, ImageError> {
         let gone = self.lock().images.remove(reference);
-        gone.map(drop).ok_or_else(|| image_error(reference, "not_found", "no such image on this node"))
+        gone.map(|_| false).ok_or_else(|| image_error(reference, "not_found", "no such image on this node"))
     }
 
     async fn image_builds(&self) -> Vec<ImageBuild> {

@@ -2,7 +2,7 @@ use super::{Api, ApiError};
 use reqwest::Method;
 use serde::Serialize;
 use std::time::Duration;
-use warren_proto::http::{Image, ImageBuilds, Images, ImportImage, PullImage};
+use warren_proto::http::{Image, ImageBuilds, ImageRemoved, Images, ImportImage, PullImage};
 
 /// Longest wait for one answer about an image that is being made ready; the caller may ask again.
 const IMAGE_WAIT_MAX: Duration = Duration::from_secs(3600);
@@ -24,10 +24,10 @@ impl Api {
         self.get(&["images", "local"]).await
     }
 
-    /// Removes a name.
-    pub(crate) async fn remove_image(&self, reference: &str) -> Result<(), ApiError> {
+    /// Removes a name; whether sandboxes use its bytes.
+    pub(crate) async fn remove_image(&self, reference: &str) -> Result<bool, ApiError> {
         let request = self.request(Method::DELETE, &["images", "local"]).query(&[("reference", reference)]);
-        self.answer::<serde_json::Value>(request).await.map(drop)
+        self.answer::<ImageRemoved>(request).await.map(|removed| removed.in_use)
     }
 
     /// Pulls and conversions under way.

@@ -11,7 +11,7 @@ use axum::extract::{RawQuery, State};
 use std::path::PathBuf;
 use std::sync::Arc;
 use warren_proto::http::{
-    ErrorBody, ErrorCode, FieldError, Image, ImageBuilds, Images, ImportImage, PullImage, limits,
+    ErrorBody, ErrorCode, FieldError, Image, ImageBuilds, ImageRemoved, Images, ImportImage, PullImage, limits,
 };
 
 /// Makes an image ready; answers when it is. `GET /images/builds` shows how far it is.
@@ -67,19 +67,20 @@ pub(super) async fn list(State(cx): State<Arc<Context>>, caller: Caller) -> Resu
 #[utoipa::path(
     delete, path = "/images/local", operation_id = "image_remove", tag = "images",
     params(("reference" = String, Query)),
-    responses((status = 200, body = Images), (status = "default", body = ErrorBody))
+    responses((status = 200, body = ImageRemoved), (status = "default", body = ErrorBody))
 )]
 pub(super) async fn remove(
     State(cx): State<Arc<Context>>,
     caller: Caller,
     RawQuery(query): RawQuery,
-) -> Result<Json<Images>, ApiError> {
+) -> Result<Json<ImageRemoved>, ApiError> {
     let who = caller.clone();
     caller.admin()?;
     let given = value(query.as_deref(), "reference");
     let given = given.ok_or_else(|| FieldError::query("reference", "is required"))?;
-    cx.node.remove_image(&given).await?;
-    list(State(cx), who).await
+    let in_use = cx.node.remove_image(&given).await?;
+    let Json(Images { images }) = list(State(cx), who).await?;
+    Ok(Json(ImageRemoved { images, in_use }))
 }
 
 /// Pulls and conversions under way.

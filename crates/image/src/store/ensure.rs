@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use warren_model::ImageAccess;
-use warren_model::reference::{Digest, Reference};
+use warren_model::reference::Reference;
 use warren_proto::node::{ImageError, ImageRecord};
 
 /// Longest time for which it is believed that somebody may have an image to which his saved login gave access.
@@ -54,8 +54,7 @@ impl Store {
         has_registry(&reference, &name)?;
         let errand = self.shared.errand(access, &Progress::new(name.clone()));
         let errand = Errand { rate_wait_max: errand.rate_wait_max.min(CHECK_WAIT_MAX), ..errand };
-        let found = self.shared.look(&reference, &errand).await;
-        found.map(|digest| digest.to_string()).map_err(|error| pull_error(&name, &error))
+        self.shared.look(&reference, &name, &errand).await.map_err(|error| pull_error(&name, &error))
     }
 }
 
@@ -113,42 +112,31 @@ impl Shared {
 
     /// What the registry says the reference is now; the image, if it is here already.
     async fn resolve(self: &Arc<Self>, reference: &Reference, name: &str, errand: &Errand) -> Result<Found, PullError> {
-        let known = self.index().name(name).and_then(|n| n.resolved.clone());
-        let mut meaning = self.meaning(reference, errand, known.as_ref()).await?;
-        if let Meaning::Same { private } = meaning {
-            if let Some(image) = self.known(name) {
-                let shared = self.clone();
-                let name = name.to_owned();
-                let scope = errand.access.scope().map(str::to_owned).filter(|_| private);
-                let named = blocking(move || shared.name(name, image, known, scope)).await;
-                return named.map(|image| Found::Here(Box::new(image))).map_err(PullError::Naming);
+        loop {
+            let known = self.index().name(name).and_then(|n| n.resolved.clone());
+            let scratch = || self.files.scratch();
+            match self.registry.resolve(reference, errand, known.as_ref(), &scratch).await? {
+                Meaning::New(resolved) => return Ok(Found::There(resolved)),
+                Meaning::Same { private } => {
+                    // If it went while the registry was asked, the next answer tells more.
+                    let Some(image) = self.known(name) else { continue };
+                    let (shared, name) = (self.clone(), name.to_owned());
+                    let scope = errand.access.scope().map(str::to_owned).filter(|_| private);
+                    let named = blocking(move || shared.name(name, image, known, scope)).await;
+                    return named.map(|image| Found::Here(Box::new(image))).map_err(PullError::Naming);
+                }
             }
-            // It went while the registry was asked.
-            meaning = self.meaning(reference, errand, None).await?;
         }
-        match meaning {
-            Meaning::New(resolved) => Ok(Found::There(resolved)),
-            Meaning::Same { .. } => Err(PullError::GivenUp),
-        }
-    }
-
-    async fn meaning(
-        &self,
-        reference: &Reference,
-        errand: &Errand,
-        known: Option<&Digest>,
-    ) -> Result<Meaning, PullError> {
-        self.registry.resolve(reference, errand, known, &|| self.files.scratch()).await
     }
 
     /// Digest of what the registry has, if it is for this machine.
-    async fn look(&self, reference: &Reference, errand: &Errand) -> Result<Digest, PullError> {
-        match self.meaning(reference, errand, None).await? {
-            Meaning::New(resolved) => {
+    async fn look(self: &Arc<Self>, reference: &Reference, name: &str, errand: &Errand) -> Result<String, PullError> {
+        match self.resolve(reference, name, errand).await? {
+            Found::Here(image) => Ok(image.record.digest),
+            Found::There(resolved) => {
                 self.registry.config_of(reference, errand, &resolved, &|| self.files.scratch()).await?;
-                Ok(resolved.digest)
+                Ok(resolved.digest.to_string())
             }
-            Meaning::Same { .. } => Err(PullError::GivenUp),
         }
     }
 

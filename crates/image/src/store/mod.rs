@@ -155,8 +155,8 @@ impl Store {
         self.shared.index().named(&reference.to_string())
     }
 
-    /// Removes a name. The bytes go when no other name leads to them and the last lease has gone.
-    pub async fn remove(&self, reference: &str) -> Result<(), ImageError> {
+    /// Removes a name. The bytes go when no other name leads to them and the last lease has gone; whether a lease keeps them.
+    pub async fn remove(&self, reference: &str) -> Result<bool, ImageError> {
         let name = parse(reference)?.to_string();
         let shared = self.shared.clone();
         blocking(move || shared.remove(&name)).await
@@ -202,7 +202,7 @@ impl Shared {
         Image { record, disk: self.files.disk(digest), lease: Lease::take(self, digest) }
     }
 
-    fn remove(&self, name: &str) -> Result<(), ImageError> {
+    fn remove(&self, name: &str) -> Result<bool, ImageError> {
         let digest = {
             let mut index = self.index();
             let digest = index.named_digest(name).ok_or_else(|| {
@@ -213,7 +213,7 @@ impl Shared {
             digest
         };
         self.collect(&digest);
-        Ok(())
+        Ok(self.leases.held(&digest))
     }
 
     /// Removes an image if nothing keeps it. Whether it went.

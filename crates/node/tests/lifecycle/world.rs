@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 use warren_model::egress::EgressPolicy;
-use warren_model::{SandboxId, SandboxSpec, Shape, Status};
+use warren_model::{ImageAccess, Login, SandboxId, SandboxSpec, Shape, Status};
 use warren_node::{Guests, Node, NodeConfig, SharedNode};
 use warren_proto::node::{NodeApi, Observation};
 
@@ -45,7 +45,10 @@ pub(crate) fn id(bits: u128) -> SandboxId {
 
 pub(crate) fn spec() -> SandboxSpec {
     SandboxSpec {
-        image_access: Default::default(),
+        image_access: ImageAccess {
+            owner: "user:1".into(),
+            login: Some(Login { user: "ann".into(), password: "canary-5f1c".into() }),
+        },
         name: "t".into(),
         image: IMAGE.into(),
         shape: Shape { vcpus: 1, memory_mib: 256 },

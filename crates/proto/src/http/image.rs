@@ -59,6 +59,16 @@ pub struct Images {
     pub images: Vec<Image>,
 }
 
+/// Answer of `DELETE /images/local`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageRemoved {
+    /// Those that are left, by reference.
+    pub images: Vec<Image>,
+    /// Whether sandboxes use the removed one: its bytes stay until they have ended.
+    pub in_use: bool,
+}
+
 /// Answer of `GET /images/builds`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ImageBuilds {

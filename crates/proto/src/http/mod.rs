@@ -29,7 +29,7 @@ pub use delete::{BulkDelete, BulkDeleteAnswer, BulkDeleteFailure, Deleted};
 pub use egress::{EgressLists, EgressStatus};
 pub use error::{Detail, ErrorBody, ErrorCode, FieldError, Invalid, Location};
 pub use gateway::GatewayAuth;
-pub use image::{Image, ImageBuildState, ImageBuilds, Images, ImportImage, PullImage};
+pub use image::{Image, ImageBuildState, ImageBuilds, ImageRemoved, Images, ImportImage, PullImage};
 pub use jobs::{JobError, JobErrorCode, JobKey, JobStatus, JobsAnswer, JobsQuery};
 pub use list::{ListQuery, SandboxList};
 pub use login::{ApproveChallenge, Challenge, ChallengeStatus, NewChallenge};

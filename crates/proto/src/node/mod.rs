@@ -60,8 +60,8 @@ pub trait NodeApi: Send + Sync + 'static {
     /// Images on this node.
     async fn images(&self) -> Result<Vec<ImageRecord>, ImageError>;
 
-    /// Removes a name; its bytes go when no sandbox uses them.
-    async fn remove_image(&self, reference: &str) -> Result<(), ImageError>;
+    /// Removes a name; its bytes go when no sandbox uses them. Whether one does.
+    async fn remove_image(&self, reference: &str) -> Result<bool, ImageError>;
 
     /// Pulls and conversions under way.
     async fn image_builds(&self) -> Vec<ImageBuild>;

@@ -8,7 +8,7 @@ mod pull;
 mod remove;
 mod view;
 
-pub(crate) use making::build_text;
+pub(crate) use making::{Waits, build_text};
 
 use super::Context;
 use crate::args::ImagesCommand;

@@ -9,7 +9,8 @@ pub(super) async fn run(context: &Context, references: &[String]) -> Result<Exit
     let mut exit = Exit::Success;
     for reference in references {
         match context.api.remove_image(reference).await {
-            Ok(()) => removed.add(reference.clone(), ""),
+            Ok(false) => removed.add(reference.clone(), ""),
+            Ok(true) => removed.add(reference.clone(), "; its bytes stay until the sandboxes that use it have ended"),
             Err(error) => {
                 Failure::from(error).about(reference).lines().iter().for_each(|line| say(line));
                 exit = Exit::Failure;

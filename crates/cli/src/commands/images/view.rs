@@ -1,9 +1,6 @@
-use crate::printer::{Table, View, human_size, short_duration};
+use crate::printer::{Table, View, human_size, short_digest, short_duration};
 use serde_json::{Value, json};
 use warren_proto::http::{Image, ImageBuildState};
-
-/// Characters of a digest that people need to tell images apart.
-const DIGEST_SHOWN: usize = 12;
 
 /// Images of the server.
 #[derive(Debug)]
@@ -82,11 +79,6 @@ impl View for ImageView {
     fn ids(&self) -> Vec<String> {
         vec![self.image.reference.clone()]
     }
-}
-
-fn short_digest(digest: &str) -> String {
-    let hex = digest.split_once(':').map_or(digest, |(_, hex)| hex);
-    hex.chars().take(DIGEST_SHOWN).collect()
 }
 
 #[cfg(test)]
