@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use warren_image::oci::{parse_config, parse_document};
+use warren_image::oci::{Search, parse_config};
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = parse_document(bytes);
+    let _ = Search::default().look(bytes);
     let _ = parse_config(bytes);
 });

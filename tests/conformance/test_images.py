@@ -248,6 +248,8 @@ def test_a_moved_tag_is_seen_and_shown_by_digest(server: Server, registry: Regis
     seen = []
     for version in (b"one", b"two"):
         reference = registry.push("moved", "latest", static.with_config(layers=[*static.layers, oci.LayerTar().add("version", data=version).layer()]))
+        # Without this the tag would not be asked about again so soon.
+        warren("images", "pull", reference).ok()
         sandbox = create(image=reference)
         digest = client.client.request("GET", f"/sandbox/{sandbox.id}")["imageDigest"]
         seen.append((client.execute_command(sandbox.id, "cat /version").stdout, digest))

@@ -43,6 +43,10 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
             let context = context(&cli.global)?;
             block_on(commands::sandbox::dispatch(&context, command))
         }
+        Command::Registry(command) => {
+            let context = context(&cli.global)?;
+            block_on(commands::registry::dispatch(&context, command))
+        }
         Command::Images(command) => {
             let context = context(&cli.global)?;
             block_on(commands::images::dispatch(&context, command))

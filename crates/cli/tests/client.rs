@@ -165,7 +165,8 @@ fn images_are_pulled_listed_and_removed() {
     );
     assert!(warren(&server, &["images", "list"]).text().contains("docker.io/library/debian:12"));
     let ran = warren(&server, &["images", "remove", "docker.io/library/debian:12"]);
-    assert_eq!(ran.text(), "docker.io/library/debian:12 removed\n");
+    let note = "its bytes stay until the sandboxes that use it have ended";
+    assert_eq!(ran.text(), format!("docker.io/library/debian:12 removed; {note}\n"));
     assert_eq!(server.query("DELETE /api/v1/images/local"), "reference=docker.io%2Flibrary%2Fdebian%3A12");
 }
 

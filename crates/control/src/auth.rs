@@ -33,6 +33,11 @@ pub(crate) fn hash_key(key: &str) -> String {
     text
 }
 
+/// Whose an object is: its team's, or a user's own. As in the column `scope` of the store.
+pub(crate) fn scope_of(user_id: &str, team_id: Option<&str>) -> String {
+    team_id.map_or_else(|| format!("user:{user_id}"), |team_id| format!("team:{team_id}"))
+}
+
 impl FromRequestParts<Arc<Context>> for Caller {
     type Rejection = ApiError;
 
@@ -71,6 +76,14 @@ impl Caller {
             false => cx.store.role(team_id, &self.user.id).await?.is_some(),
         };
         if may { Ok(()) } else { Err(ApiError::new(ErrorCode::Forbidden, "not a member of this team")) }
+    }
+
+    /// The scope that he means: a team's for which he may act, or his own.
+    pub(crate) async fn scope(&self, cx: &Context, team_id: Option<&str>) -> Result<String, ApiError> {
+        if let Some(team_id) = team_id {
+            self.in_team(cx, team_id).await?;
+        }
+        Ok(scope_of(&self.user.id, team_id))
     }
 
     /// Whether he administers the team, or the server if there is no team.

@@ -11,6 +11,7 @@ mod bootstrap;
 mod clock;
 mod config;
 mod context;
+mod credential;
 mod keyfile;
 mod quota;
 mod random;

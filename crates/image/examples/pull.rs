@@ -10,7 +10,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: pull DIR REFERENCE".into());
     };
     let store = Store::open(Path::new(&dir), Config::default())?;
-    let image = store.ensure(&reference).await?;
+    let image = store.ensure(&reference, &warren_model::ImageAccess::default(), warren_image::Ask::Always).await?;
     println!("{}\n{:#?}", image.disk.offset(), image.record);
     Ok(())
 }

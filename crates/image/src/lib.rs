@@ -17,6 +17,6 @@ mod store;
 pub mod tar;
 
 pub use chunks::Disk;
-pub use registry::{Credential, RegistryConfig};
+pub use registry::RegistryConfig;
 pub use remote::{Arrival, ArriveError};
-pub use store::{Config, Image, Lease, Store, StoreError};
+pub use store::{Ask, Config, Image, Lease, Store, StoreError};

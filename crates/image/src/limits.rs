@@ -4,6 +4,10 @@
 pub const LAYERS_MAX: usize = 512;
 /// Largest manifest or index, bytes.
 pub const MANIFEST_BYTES_MAX: u64 = 4 << 20;
+/// Indexes within indexes that are followed.
+pub const INDEX_DEPTH_MAX: usize = 4;
+/// Manifests and indexes that are looked at to find the one for this machine.
+pub const INDEX_ENTRIES_LOOKED_AT_MAX: usize = 32;
 /// Largest image config, bytes.
 pub const CONFIG_BYTES_MAX: u64 = 8 << 20;
 /// Longest path in a layer, bytes.

@@ -1,7 +1,8 @@
 //! Manifests, indexes and configs as registries and archives have them. Parsed from hostile bytes; only what is used.
 
+use crate::limits::{INDEX_DEPTH_MAX, INDEX_ENTRIES_LOOKED_AT_MAX};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use warren_model::reference::Digest;
 
 /// Media types that a manifest request accepts, best first.
@@ -32,6 +33,20 @@ pub enum OciError {
     /// No part for this machine.
     #[error("the image is for {0}; {OS}/{ARCHITECTURE} is needed")]
     WrongArchitecture(String),
+    /// Indexes within indexes without end.
+    #[error("the image is an index of indexes, nested deeper than {INDEX_DEPTH_MAX}")]
+    TooDeep,
+}
+
+impl OciError {
+    /// Stable code of `proto::node::ImageError`.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::WrongArchitecture(_) => "wrong_architecture",
+            Self::TooDeep => "index_too_deep",
+            Self::BadJson { .. } | Self::Unsupported(_) | Self::BadLayers(_) => "bad_content",
+        }
+    }
 }
 
 /// A pointer to content.
@@ -52,13 +67,25 @@ pub struct Manifest {
     pub layers: Vec<Descriptor>,
 }
 
-/// What a manifest document is.
+/// What a document of a [`Search`] leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Document {
-    /// A manifest for one platform.
+pub enum Looked {
+    /// The manifest that is sought.
     Manifest(Manifest),
-    /// An index; this is its entry for this machine.
-    Index(Descriptor),
+    /// The document to look at next.
+    Next(Descriptor),
+}
+
+/// Goes from a manifest or index through the indexes within it to the manifest for this machine.
+#[derive(Debug, Default)]
+pub struct Search {
+    /// Documents to look at, with their depth; the best is last.
+    open: Vec<(Descriptor, usize)>,
+    depth: usize,
+    looked_at: usize,
+    /// Platforms that were met and do not fit.
+    others: BTreeSet<String>,
+    too_deep: bool,
 }
 
 /// What is used of an image config.
@@ -134,12 +161,70 @@ struct RawRootfs {
     diff_ids: Vec<String>,
 }
 
-/// Parses a manifest or an index, and finds the entry for this machine in the latter.
-pub fn parse_document(bytes: &[u8]) -> Result<Document, OciError> {
-    let raw: RawDocument = serde_json::from_slice(bytes).map_err(|e| bad_json("manifest", e))?;
-    if let Some(manifests) = raw.manifests {
-        return choose(manifests).map(Document::Index);
+impl Search {
+    /// Looks at a document: the first, or the one that was asked for last.
+    pub fn look(&mut self, bytes: &[u8]) -> Result<Looked, OciError> {
+        let raw: RawDocument = serde_json::from_slice(bytes).map_err(|e| bad_json("manifest", e))?;
+        self.looked_at += 1;
+        match raw.manifests {
+            Some(entries) => self.open_index(entries)?,
+            None => return manifest(raw).map(Looked::Manifest),
+        }
+        if self.looked_at >= INDEX_ENTRIES_LOOKED_AT_MAX {
+            return Err(OciError::TooDeep);
+        }
+        match self.open.pop() {
+            Some((next, depth)) => {
+                self.depth = depth;
+                Ok(Looked::Next(next))
+            }
+            None if self.too_deep => Err(OciError::TooDeep),
+            None if self.others.is_empty() => Err(OciError::WrongArchitecture("nothing".to_owned())),
+            None => {
+                let others: Vec<_> = self.others.iter().map(String::as_str).collect();
+                Err(OciError::WrongArchitecture(others.join(", ")))
+            }
+        }
     }
+
+    /// Puts what an index offers in line.
+    fn open_index(&mut self, entries: Vec<RawDescriptor>) -> Result<(), OciError> {
+        let depth = self.depth + 1;
+        let (mut nested, mut unnamed, mut fits, mut foreign) = (Vec::new(), Vec::new(), None, false);
+        for entry in entries {
+            match &entry.platform {
+                Some(p) if p.os == OS && p.architecture == ARCHITECTURE => fits = fits.or(Some(entry)),
+                // Attestations stand beside the images that they speak of.
+                Some(p) if p.os == "unknown" => {}
+                Some(p) if !p.os.is_empty() => {
+                    foreign = true;
+                    self.others.insert(format!("{}/{}", p.os, p.architecture));
+                }
+                _ if is_index(&entry.media_type) => nested.push(entry),
+                _ => unnamed.push(entry),
+            }
+        }
+        let next = match (fits, unnamed.len()) {
+            (Some(fits), _) => vec![fits],
+            // Layouts of one image often name no platform; its config will tell.
+            (None, 1) if !foreign && nested.is_empty() => unnamed,
+            (None, n) if n > 0 && nested.is_empty() && !foreign => {
+                return Err(OciError::Unsupported(format!("an index of {n} images without platforms")));
+            }
+            (None, _) => nested,
+        };
+        if depth > INDEX_DEPTH_MAX {
+            self.too_deep |= !next.is_empty();
+            return Ok(());
+        }
+        for entry in next.into_iter().rev() {
+            self.open.push((descriptor(entry)?, depth));
+        }
+        Ok(())
+    }
+}
+
+fn manifest(raw: RawDocument) -> Result<Manifest, OciError> {
     let (Some(config), Some(layers)) = (raw.config, raw.layers) else {
         let kind = match raw.schema_version {
             Some(1) => "a manifest of schema 1".to_owned(),
@@ -154,7 +239,7 @@ pub fn parse_document(bytes: &[u8]) -> Result<Document, OciError> {
         return Err(OciError::Unsupported(format!("a layer of type {:?}", foreign.media_type)));
     }
     let layers = layers.into_iter().map(descriptor).collect::<Result<_, _>>()?;
-    Ok(Document::Manifest(Manifest { config: descriptor(config)?, layers }))
+    Ok(Manifest { config: descriptor(config)?, layers })
 }
 
 /// Parses an image config and checks that it is for this machine.
@@ -182,25 +267,8 @@ pub fn parse_config(bytes: &[u8]) -> Result<Config, OciError> {
     })
 }
 
-fn choose(manifests: Vec<RawDescriptor>) -> Result<Descriptor, OciError> {
-    let mut others = Vec::new();
-    let mut unnamed = Vec::new();
-    for entry in manifests {
-        match &entry.platform {
-            Some(p) if p.os == OS && p.architecture == ARCHITECTURE => return descriptor(entry),
-            // Attestations stand beside the images that they speak of.
-            Some(p) if p.os == "unknown" => {}
-            Some(p) => others.push(format!("{}/{}", p.os, p.architecture)),
-            None => unnamed.push(entry),
-        }
-    }
-    // Layouts of one image often name no platform; its config will tell.
-    match unnamed.len() {
-        1 if others.is_empty() => descriptor(unnamed.remove(0)),
-        0 if others.is_empty() => Err(OciError::WrongArchitecture("nothing".to_owned())),
-        0 => Err(OciError::WrongArchitecture(others.join(", "))),
-        n => Err(OciError::Unsupported(format!("an index of {n} images without platforms"))),
-    }
+fn is_index(media_type: &str) -> bool {
+    media_type.contains(".image.index.") || media_type.contains(".manifest.list.")
 }
 
 fn is_layer(media_type: &str) -> bool {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use support::image::{Packing, TestImage};
 use support::registry::{Behaviour, Registry};
-use support::{Exported, TarFile, fsck};
+use support::{Exported, Have, TarFile, fsck};
 use warren_image::{Config, Image, Store};
 
 /// Longest wait for work in the background.
@@ -56,7 +56,7 @@ impl World {
 
     /// An image whose upload has ended.
     async fn uploaded(&self, store: &Store, node: &str, tag: &str) -> Image {
-        let image = store.ensure(&self.name(tag)).await.unwrap();
+        let image = store.have(&self.name(tag)).await.unwrap();
         until(|| self.artifact(node, &image).exists()).await;
         image
     }
@@ -86,7 +86,7 @@ async fn an_image_comes_from_the_object_store_and_is_the_same() {
     let there = world.uploaded(&a, "a", "1").await;
     let blobs = world.registry.asked();
     let b = world.open("b");
-    let here = b.ensure(&world.name("1")).await.unwrap();
+    let here = b.have(&world.name("1")).await.unwrap();
     assert!(world.registry.asked() <= blobs + 2, "only the manifest is asked for");
     assert_eq!(here.record, there.record);
     let expected = fs::read(Exported::new(&there.disk).path()).unwrap();
@@ -101,7 +101,7 @@ async fn an_image_comes_from_the_object_store_and_is_the_same() {
     }
     until(|| world.artifact("b", &here).exists()).await;
     assert!(fs::read(Exported::new(&here.disk).path()).unwrap() == expected);
-    assert!(b.ensure(&world.name("1")).await.unwrap().arrival.is_none());
+    assert!(b.have(&world.name("1")).await.unwrap().arrival.is_none());
     assert_eq!(bytes_in(&world.path("b/arriving")), 0);
     fsck(&here.disk);
 }
@@ -134,7 +134,7 @@ fn an_arrival_that_was_killed_goes_on() {
     });
     let second = runtime();
     fs::rename(&packs, &away).unwrap();
-    let image = second.block_on(async { world.open("b").ensure(&world.name("1")).await.unwrap() });
+    let image = second.block_on(async { world.open("b").have(&world.name("1")).await.unwrap() });
     assert!(image.arrival.is_some());
     let record = image.record.clone();
     // As a kill: nothing is ended in order.
@@ -172,13 +172,13 @@ async fn an_arriving_image_that_nobody_needs_goes() {
     world.uploaded(&a, "a", "1").await;
     fs::rename(world.path("objects/packs"), world.path("objects/away")).unwrap();
     let b = world.open("b");
-    drop(b.ensure(&world.name("1")).await.unwrap());
+    drop(b.have(&world.name("1")).await.unwrap());
     b.remove(&world.name("1")).await.unwrap();
     for folder in ["manifests", "records", "names", "arriving", "artifacts"] {
         assert_eq!(fs::read_dir(world.path("b").join(folder)).unwrap().count(), 0, "{folder}");
     }
     fs::rename(world.path("objects/away"), world.path("objects/packs")).unwrap();
-    assert!(b.ensure(&world.name("1")).await.is_ok());
+    assert!(b.have(&world.name("1")).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -187,7 +187,7 @@ async fn an_object_store_that_fails_is_done_without() {
     world.registry.push("app", "1", &image(2));
     let config = Config { objects: Some("http://127.0.0.1:1/nothing".to_owned()), ..Config::default() };
     let store = Store::open(&world.path("a"), config).unwrap();
-    let image = tokio::time::timeout(WAIT_MAX, store.ensure(&world.name("1"))).await.unwrap().unwrap();
+    let image = tokio::time::timeout(WAIT_MAX, store.have(&world.name("1"))).await.unwrap().unwrap();
     fsck(&image.disk);
     assert!(matches!(
         Store::open(&world.path("c"), Config { objects: Some("nonsense".to_owned()), ..Config::default() }),

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 use support::image::{Packing, TestImage, digest};
 use support::registry::{Behaviour, Registry};
-use support::{TarFile, fsck, root_tar};
-use warren_image::{Config, Credential, RegistryConfig, Store};
+use support::{Have as _, TarFile, fsck, root_tar};
+use warren_image::{Config, RegistryConfig, Store};
+use warren_model::Login;
 
 /// `user:secret`.
 const LOGIN: &str = "dXNlcjpzZWNyZXQ=";
@@ -23,17 +24,18 @@ fn image(content: &str) -> TestImage {
 }
 
 fn open(dir: &Path, registry: RegistryConfig) -> Store {
-    Store::open(&dir.join("images"), Config { registry, ..Config::default() }).unwrap()
+    let config = Config { registry, tag_fresh: Duration::ZERO, ..Config::default() };
+    Store::open(&dir.join("images"), config).unwrap()
 }
 
 fn login(host: &str) -> RegistryConfig {
-    let credential = Credential { user: "user".to_owned(), password: "secret".to_owned() };
+    let credential = Login { user: "user".to_owned(), password: "secret".to_owned() };
     RegistryConfig { credentials: [(host.to_owned(), credential)].into(), ..Default::default() }
 }
 
 async fn code(store: &Store, reference: &str) -> &'static str {
     let started = Instant::now();
-    let code = store.ensure(reference).await.unwrap_err().code;
+    let code = store.have(reference).await.unwrap_err().code;
     assert!(started.elapsed() < SOON, "{reference} took {:?}", started.elapsed());
     code
 }
@@ -49,7 +51,7 @@ async fn many_who_ask_at_once_cause_one_pull() {
     let name = format!("{}/team/app", registry.address);
     let asks = (0..40).map(|i| {
         let (store, name) = (store.clone(), format!("{name}:{}", if i % 2 == 0 { "1" } else { "same" }));
-        tokio::spawn(async move { store.ensure(&name).await })
+        tokio::spawn(async move { store.have(&name).await })
     });
     let asks: Vec<_> = asks.collect();
     let mut images = Vec::new();
@@ -60,6 +62,14 @@ async fn many_who_ask_at_once_cause_one_pull() {
     for layer in &image.layers {
         assert_eq!(registry.times(&format!("GET /v2/team/app/blobs/{layer}")), 1);
     }
+    // Two tags ask twice what they mean, and once for what both mean.
+    let manifest = digest(&image.manifest);
+    assert_eq!(registry.times(&format!("GET /v2/team/app/manifests/{manifest}")), 1);
+    assert_eq!(registry.times(&format!("GET /v2/team/app/blobs/{}", image.config)), 1);
+    assert_eq!(
+        (registry.times("HEAD /v2/team/app/manifests/1"), registry.times("GET /v2/team/app/manifests/1")),
+        (1, 0)
+    );
     assert_eq!(store.list().len(), 2);
     assert!(store.builds().is_empty());
     fsck(&images[0].disk);
@@ -74,12 +84,12 @@ async fn a_tag_is_asked_for_again_and_a_digest_is_not() {
     registry.push("app", "1", &old);
     let store = open(dir.path(), RegistryConfig::default());
     let name = format!("{}/app:1", registry.address);
-    let first = store.ensure(&name).await.unwrap();
+    let first = store.have(&name).await.unwrap();
     let before = registry.asked();
-    assert_eq!(store.ensure(&name).await.unwrap().record.digest, first.record.digest);
+    assert_eq!(store.have(&name).await.unwrap().record.digest, first.record.digest);
     assert_eq!(registry.asked(), before + 1, "one HEAD tells that nothing changed");
     registry.push("app", "1", &new);
-    let second = store.ensure(&name).await.unwrap();
+    let second = store.have(&name).await.unwrap();
     assert_eq!(second.record.digest, digest(&new.manifest));
     // The old one is kept by its lease alone.
     let records = || std::fs::read_dir(dir.path().join("images/records")).unwrap().count();
@@ -88,16 +98,16 @@ async fn a_tag_is_asked_for_again_and_a_digest_is_not() {
     assert_eq!(records(), 1);
     let by_digest = format!("{}/app@{}", registry.address, digest(&new.manifest));
     let before = registry.asked();
-    assert_eq!(store.ensure(&by_digest).await.unwrap().disk.offset(), second.disk.offset());
+    assert_eq!(store.have(&by_digest).await.unwrap().disk.offset(), second.disk.offset());
     assert_eq!(registry.asked(), before);
     // A name that a digest of an index was pulled by needs no second look either.
     registry.put("app", "manifests/multi", new.index(&[]).to_string().into_bytes());
     let index = new.index(&[("linux", "arm64"), ("unknown", "unknown")]).to_string().into_bytes();
     let by_index = format!("{}/app@{}", registry.address, digest(&index));
     registry.put("app", &format!("manifests/{}", digest(&index)), index);
-    assert_eq!(store.ensure(&by_index).await.unwrap().disk.offset(), second.disk.offset());
+    assert_eq!(store.have(&by_index).await.unwrap().disk.offset(), second.disk.offset());
     let before = registry.asked();
-    assert_eq!(store.ensure(&by_index).await.unwrap().disk.offset(), second.disk.offset());
+    assert_eq!(store.have(&by_index).await.unwrap().disk.offset(), second.disk.offset());
     assert_eq!(registry.asked(), before);
 }
 
@@ -148,12 +158,12 @@ async fn logins_by_token_and_by_password() {
         let mut wrong = login(&registry.address);
         wrong.credentials.get_mut(&registry.address).unwrap().password = "wrong".to_owned();
         let store = open(dir.path(), wrong);
-        let error = store.ensure(&name).await.unwrap_err();
+        let error = store.have(&name).await.unwrap_err();
         assert_eq!(error.code, "access_denied");
         assert!(!error.message.contains("wrong"), "{error}");
         drop(store);
         let store = open(dir.path(), login(&registry.address));
-        store.ensure(&name).await.unwrap();
+        store.have(&name).await.unwrap();
     }
 }
 
@@ -162,8 +172,9 @@ async fn busy_registries_are_asked_again_but_not_for_ever() {
     let dir = tempfile::tempdir().unwrap();
     let registry = Registry::start(Behaviour { busy: AtomicUsize::new(3), ..Default::default() });
     registry.push("app", "1", &image("x"));
-    let store = open(dir.path(), RegistryConfig::default());
-    store.ensure(&format!("{}/app:1", registry.address)).await.unwrap();
+    let config = RegistryConfig { rate_wait_max: Duration::from_secs(2), ..Default::default() };
+    let store = open(dir.path(), config);
+    store.have(&format!("{}/app:1", registry.address)).await.unwrap();
     registry.behaviour.busy.store(1000, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(code(&store, &format!("{}/app:2", registry.address)).await, "rate_limited");
 }
@@ -176,7 +187,7 @@ async fn a_broken_transfer_goes_on() {
         let image = image("x");
         registry.push("app", "1", &image);
         let store = open(dir.path(), RegistryConfig::default());
-        let made = store.ensure(&format!("{}/app:1", registry.address)).await.unwrap();
+        let made = store.have(&format!("{}/app:1", registry.address)).await.unwrap();
         fsck(&made.disk);
         assert_eq!(registry.times(&format!("GET /v2/app/blobs/{}", image.layers[0])), 2);
     }
@@ -190,7 +201,7 @@ async fn mirrors_come_before_the_registry() {
     let mirrors = vec!["http://127.0.0.1:1".to_owned(), format!("http://{}", registry.address)];
     let config = RegistryConfig { mirrors: [("docker.io".to_owned(), mirrors)].into(), ..Default::default() };
     let store = open(dir.path(), config);
-    let made = store.ensure("debian:12").await.unwrap();
+    let made = store.have("debian:12").await.unwrap();
     assert_eq!(made.record.reference, "debian:12");
 }
 
@@ -201,20 +212,20 @@ async fn a_registry_that_is_gone() {
     registry.push("app", "1", &image("x"));
     let name = format!("{}/app:1", registry.address);
     let store = open(dir.path(), RegistryConfig::default());
-    store.ensure(&name).await.unwrap();
+    store.have(&name).await.unwrap();
     drop(registry);
     assert_eq!(code(&store, &name).await, "registry_unreachable");
     drop(store);
     let config = Config { offline_ok: true, ..Config::default() };
     let store = Store::open(&dir.path().join("images"), config).unwrap();
-    store.ensure(&name).await.unwrap();
+    store.have(&name).await.unwrap();
     // An imported name was never the registry's.
     let tar = dir.path().join("root.tar");
     std::fs::write(&tar, root_tar(&[TarFile::file("a", b"a")])).unwrap();
     store.import(tar, &name).await.unwrap();
     drop(store);
     let store = open(dir.path(), RegistryConfig::default());
-    store.ensure(&name).await.unwrap();
+    store.have(&name).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,7 +236,7 @@ async fn a_build_is_seen_and_outlives_its_caller() {
     let store = open(dir.path(), RegistryConfig::default());
     let name = format!("{}/app:1", registry.address);
     // The caller goes away while the registry is busy.
-    let asked = tokio::time::timeout(Duration::from_millis(20), store.ensure(&name)).await;
+    let asked = tokio::time::timeout(Duration::from_millis(20), store.have(&name)).await;
     assert!(asked.is_err());
     let build = store.build_for(&name).unwrap();
     assert_eq!((build.reference.as_str(), build.step.as_str()), (name.as_str(), "resolving"));
@@ -258,10 +269,10 @@ async fn the_least_recently_used_go_and_never_what_somebody_needs() {
     let tar = dir.path().join("root.tar");
     std::fs::write(&tar, root_tar(&[TarFile::file("a", &[5; 100_000])])).unwrap();
     let store = open(dir.path(), RegistryConfig::default());
-    let held = store.ensure(&name("held")).await.unwrap();
+    let held = store.have(&name("held")).await.unwrap();
     store.import(tar, "mine:1").await.unwrap();
     for tag in ["old", "new"] {
-        store.ensure(&name(tag)).await.unwrap();
+        store.have(&name(tag)).await.unwrap();
     }
     // Uses within a minute count as one, so the files' times are set.
     let hex = |tag: &str| store.get(&name(tag)).unwrap().digest.replace("sha256:", "");
@@ -288,7 +299,7 @@ async fn the_least_recently_used_go_and_never_what_somebody_needs() {
     assert_eq!(left, [name("held"), "mine:1".to_owned()]);
     fsck(&held.disk);
     // What went comes again.
-    fsck(&store.ensure(&name("old")).await.unwrap().disk);
+    fsck(&store.have(&name("old")).await.unwrap().disk);
 }
 
 #[tokio::test]
@@ -299,7 +310,7 @@ async fn a_quota_is_kept_by_itself() {
     let store = Store::open(&dir.path().join("images"), config).unwrap();
     for seed in 0..8 {
         registry.push("app", &seed.to_string(), &bulky(seed));
-        store.ensure(&format!("{}/app:{seed}", registry.address)).await.unwrap();
+        store.have(&format!("{}/app:{seed}", registry.address)).await.unwrap();
     }
     let now = store.gc(Some(u64::MAX), true).await.unwrap();
     assert!((3 << 20..=5 << 20).contains(&now.stored_bytes), "{now:?}");

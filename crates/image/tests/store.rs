@@ -5,7 +5,7 @@ mod support;
 
 use std::fs;
 use std::path::Path;
-use support::{TarFile, root_tar};
+use support::{Have as _, TarFile, root_tar};
 use warren_image::{Config, Store, StoreError};
 
 fn open(dir: &Path) -> Store {
@@ -32,7 +32,7 @@ async fn an_imported_name_needs_no_registry() {
     assert_eq!(image.record.reference, "my-root:1");
     assert_eq!(image.record.architecture, "amd64");
     support::fsck(&image.disk);
-    let again = store.ensure("docker.io/library/my-root:1").await.unwrap();
+    let again = store.have("docker.io/library/my-root:1").await.unwrap();
     assert_eq!(again.record.digest, image.record.digest);
     assert_eq!(store.list().len(), 1);
     assert!(store.builds().is_empty());
@@ -91,7 +91,7 @@ async fn two_names_of_the_same_content_share_a_disk() {
     assert_eq!(one.unwrap().disk.offset(), two.unwrap().disk.offset());
     assert_eq!(files(&images, "manifests"), 1);
     store.remove("x:1").await.unwrap();
-    assert!(store.ensure("y:1").await.is_ok());
+    assert!(store.have("y:1").await.is_ok());
     // A name that moves on lets its old image go.
     fs::write(&tar, root_tar(&[TarFile::file("b", b"b")])).unwrap();
     store.import(tar, "y:1").await.unwrap();
@@ -164,7 +164,7 @@ async fn a_kill_at_any_moment_loses_nothing() {
         child.kill().unwrap();
         child.wait().unwrap();
         let store = open(&images);
-        let image = store.ensure("x:1").await.unwrap();
+        let image = store.have("x:1").await.unwrap();
         support::fsck(&image.disk);
         store.collect().await;
         assert_eq!((files(&images, "manifests"), files(&images, "records"), files(&images, "tmp")), (1, 1, 0));
@@ -191,6 +191,6 @@ async fn what_is_no_image_is_refused_and_leaves_nothing() {
     }
     assert_eq!(store.import(dir.path().join("missing"), "x:1").await.unwrap_err().code, "not_found");
     assert_eq!(store.import(path.clone(), "../x").await.unwrap_err().code, "bad_reference");
-    assert_eq!(store.ensure("prime/alice/x:1").await.unwrap_err().code, "not_found");
+    assert_eq!(store.have("prime/alice/x:1").await.unwrap_err().code, "not_found");
     assert_eq!((files(&images, "manifests"), files(&images, "tmp"), files(&images, "records")), (0, 0, 0));
 }

@@ -3,12 +3,14 @@
 //! Nothing here does IO, reads a clock, draws a random number or is async.
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod egress;
 mod id;
 mod lifecycle;
 pub mod reference;
 mod spec;
 
+pub use access::{ImageAccess, Login};
 pub use id::{BadId, SandboxId};
 pub use lifecycle::{EndReason, ErrorType, Status};
 pub use spec::{BadSpec, SandboxSpec, Shape, StartCommand, limits};

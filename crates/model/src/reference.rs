@@ -173,6 +173,17 @@ impl Reference {
     }
 }
 
+/// The host of a registry as in canonical references, from how people write it: `GHCR.io`, `https://index.docker.io/v1/`.
+pub fn parse_registry(text: &str) -> Result<String, BadReference> {
+    let host = text.strip_prefix("https://").or(text.strip_prefix("http://")).unwrap_or(text);
+    let host = host.split('/').next().unwrap_or_default().to_ascii_lowercase();
+    if !is_host(&host) {
+        return Err(bad("a registry is a host name with a dot, an address, localhost, or host:port"));
+    }
+    check_host(&host)?;
+    Ok(if DOCKER_HUB_NAMES.contains(&host.as_str()) { DOCKER_HUB.to_owned() } else { host })
+}
+
 fn bad(problem: &'static str) -> BadReference {
     BadReference { problem }
 }

@@ -58,6 +58,23 @@ fn digests_win_over_tags() {
 }
 
 #[test]
+fn registries_are_written_in_many_ways() {
+    for (text, host) in [
+        ("docker.io", "docker.io"),
+        ("https://index.docker.io/v1/", "docker.io"),
+        ("registry-1.docker.io", "docker.io"),
+        ("GHCR.io", "ghcr.io"),
+        ("http://localhost:5000/", "localhost:5000"),
+        ("[::1]:5000", "[::1]:5000"),
+    ] {
+        assert_eq!(parse_registry(text).as_deref(), Ok(host));
+    }
+    for bad in ["", "ghcr", "https://", "a b.c", "user@host.io", "host.io:99999", "../x.y", "\0.a"] {
+        assert!(parse_registry(bad).is_err(), "{bad:?}");
+    }
+}
+
+#[test]
 fn hostile_text_is_refused() {
     let long = "a".repeat(600);
     let upper_hex = format!("a@sha256:{}", HEX.to_uppercase());

@@ -1,3 +1,4 @@
+use crate::access::ImageAccess;
 use crate::egress::EgressPolicy;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,6 +52,8 @@ pub struct SandboxSpec {
     pub name: String,
     /// The reference as the client gave it.
     pub image: String,
+    /// For whom that image is fetched.
+    pub image_access: ImageAccess,
     /// vCPUs and memory.
     pub shape: Shape,
     /// Disk as `df` shows it in the guest, MiB.

@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{broadcast, oneshot};
+use warren_image::Ask;
 use warren_model::egress::EgressPolicy;
-use warren_model::{EndReason, SandboxId, SandboxSpec, Status};
+use warren_model::{EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
 use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest};
 use warren_proto::node::{
     CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation,
@@ -181,8 +182,12 @@ impl NodeApi for SharedNode {
         Ok(answer.jobs)
     }
 
-    async fn pull_image(&self, reference: &str) -> Result<ImageRecord, ImageError> {
-        self.0.services.images.ensure(reference).await.map(|image| image.record)
+    async fn pull_image(&self, reference: &str, access: &ImageAccess) -> Result<ImageRecord, ImageError> {
+        self.0.services.images.ensure(reference, access, Ask::Always).await.map(|image| image.record)
+    }
+
+    async fn check_image(&self, reference: &str, access: &ImageAccess) -> Result<String, ImageError> {
+        self.0.services.images.check(reference, access).await
     }
 
     async fn import_image(&self, path: PathBuf, name: &str) -> Result<ImageRecord, ImageError> {
@@ -193,7 +198,7 @@ impl NodeApi for SharedNode {
         Ok(self.0.services.images.list())
     }
 
-    async fn remove_image(&self, reference: &str) -> Result<(), ImageError> {
+    async fn remove_image(&self, reference: &str) -> Result<bool, ImageError> {
         self.0.services.images.remove(reference).await
     }
 

@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod node;
+pub mod registry;
 pub mod shim;

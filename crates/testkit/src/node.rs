@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::broadcast;
 use warren_model::egress::EgressPolicy;
-use warren_model::{EndReason, SandboxId, SandboxSpec, Status};
+use warren_model::{EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
 use warren_proto::guest::JobState;
 use warren_proto::node::{
     CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation, TokenKey,
@@ -167,6 +167,9 @@ impl SimNode {
                 step: "converting".to_owned(),
                 bytes_done: 0,
                 bytes_total: None,
+                layers_done: 0,
+                layers_total: None,
+                waiting: None,
             };
             self.change(&id, |seen| seen.image_build = Some(build));
             tokio::time::sleep(time).await;
@@ -287,29 +290,39 @@ impl NodeApi for SimNode {
         Ok(job_ids.into_iter().map(job).collect())
     }
 
-    async fn pull_image(&self, reference: &str) -> Result<ImageRecord, ImageError> {
-        if reference.starts_with("missing") {
-            return Err(image_error(reference, "not_found", "no such image in the simulation"));
-        }
+    async fn pull_image(&self, reference: &str, access: &ImageAccess) -> Result<ImageRecord, ImageError> {
+        self.check_image(reference, access).await?;
         let record = image(reference);
         self.lock().images.insert(reference.to_owned(), record.clone());
         Ok(record)
+    }
+
+    /// Images whose name starts with `private` want the login `user:secret`.
+    async fn check_image(&self, reference: &str, access: &ImageAccess) -> Result<String, ImageError> {
+        let login = access.login.as_ref().map(|login| (login.user.as_str(), login.password.as_str()));
+        if reference.starts_with("missing") {
+            return Err(image_error(reference, "not_found", "no such image in the simulation"));
+        }
+        if reference.starts_with("private") && login != Some(("user", "secret")) {
+            return Err(image_error(reference, "access_denied", "a login is needed in the simulation"));
+        }
+        Ok("sha256:5151".to_owned())
     }
 
     async fn import_image(&self, path: PathBuf, name: &str) -> Result<ImageRecord, ImageError> {
         if !path.exists() {
             return Err(image_error(name, "bad_reference", "no such file"));
         }
-        self.pull_image(name).await
+        self.pull_image(name, &ImageAccess::default()).await
     }
 
     async fn images(&self) -> Result<Vec<ImageRecord>, ImageError> {
         Ok(self.lock().images.values().cloned().collect())
     }
 
-    async fn remove_image(&self, reference: &str) -> Result<(), ImageError> {
+    async fn remove_image(&self, reference: &str) -> Result<bool, ImageError> {
         let gone = self.lock().images.remove(reference);
-        gone.map(drop).ok_or_else(|| image_error(reference, "not_found", "no such image on this node"))
+        gone.map(|_| false).ok_or_else(|| image_error(reference, "not_found", "no such image on this node"))
     }
 
     async fn collect_images(&self, _keep: Option<u64>, _dry_run: bool) -> Result<ImageGc, ImageError> {
@@ -370,6 +383,7 @@ fn image(reference: &str) -> ImageRecord {
         entrypoint: Vec::new(),
         cmd: Vec::new(),
         architecture: "amd64".to_owned(),
+        private: false,
     }
 }
 

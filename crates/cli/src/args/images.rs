@@ -10,6 +10,8 @@ pub(crate) enum ImagesCommand {
     /// List the images on the server
     #[command(visible_alias = "ls")]
     List,
+    /// Show the pulls and conversions under way: step, layers, bytes, and what they wait for
+    Builds,
     /// Remove a name; the bytes go when no sandbox uses them
     #[command(visible_aliases = ["rm", "delete"])]
     Remove(RemoveArgs),

@@ -2,11 +2,13 @@
 
 mod images;
 mod pair;
+mod registry;
 mod sandbox;
 mod serve;
 
 pub(crate) use images::{GcArgs, ImagesCommand};
 pub(crate) use pair::Pair;
+pub(crate) use registry::{AddArgs, CheckImageArgs, ForgetArgs, OwnerArgs, RegistryCommand};
 pub(crate) use sandbox::{
     CreateArgs, DeleteArgs, DownloadArgs, ListArgs, RunArgs, SandboxCommand, ShellArgs, UploadArgs,
 };
@@ -64,6 +66,9 @@ pub(crate) enum Command {
     /// Pull, import, list and remove images
     #[command(subcommand, visible_alias = "image")]
     Images(ImagesCommand),
+    /// Save logins for registries, and see whether an image can be had
+    #[command(subcommand, visible_alias = "registries")]
+    Registry(RegistryCommand),
     /// Run the server on this machine
     Serve(ServeArgs),
     /// Say what this machine can do, what is missing, and how to fix it

@@ -30,6 +30,12 @@ pub(crate) struct ServeArgs {
     /// [default: what leaves a tenth of the file system free]
     #[arg(long, value_name = "GIB")]
     pub(crate) image_quota: Option<u64>,
+    /// For so many seconds a registry is not asked again what a tag means; `images pull` always asks
+    #[arg(long, value_name = "SECS", default_value_t = 300)]
+    pub(crate) tag_fresh_secs: u64,
+    /// GiB of layers that are kept as registries gave them, so that images that share them fetch them once
+    #[arg(long, value_name = "GB", default_value_t = 10)]
+    pub(crate) layer_cache_gb: u64,
     /// How virtual machines run; `auto` boots the guest kernel once to find out
     #[arg(long, value_enum, default_value_t)]
     pub(crate) accel: AccelChoice,

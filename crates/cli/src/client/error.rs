@@ -87,6 +87,14 @@ impl ApiError {
         matches!(self, ApiError::Interrupted { .. } | ApiError::Refused { status: 404 | 409 | 410 | 502, .. })
     }
 
+    /// The stable code of a refusal.
+    pub(crate) fn code(&self) -> Option<&str> {
+        match self {
+            ApiError::Refused { code, .. } => code.as_deref(),
+            _ => None,
+        }
+    }
+
     fn hint(&self) -> Option<String> {
         match self {
             ApiError::Setup { .. } | ApiError::BadAnswer { .. } => None,

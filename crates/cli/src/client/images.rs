@@ -2,15 +2,18 @@ use super::{Api, ApiError};
 use reqwest::Method;
 use serde::Serialize;
 use std::time::Duration;
-use warren_proto::http::{CollectImages, Image, ImageBuilds, Images, ImagesCollected, ImportImage, PullImage};
+use warren_proto::http::{
+    CollectImages, Image, ImageBuilds, ImageRemoved, Images, ImagesCollected, ImportImage, PullImage,
+};
 
 /// Longest wait for one answer about an image that is being made ready; the caller may ask again.
 const IMAGE_WAIT_MAX: Duration = Duration::from_secs(3600);
 
 impl Api {
     /// Makes an image ready, or joins the making of it.
-    pub(crate) async fn pull_image(&self, reference: &str) -> Result<Image, ApiError> {
-        self.make_image("pull", &PullImage { reference: reference.to_owned() }).await
+    pub(crate) async fn pull_image(&self, reference: &str, team_id: Option<&str>) -> Result<Image, ApiError> {
+        let body = PullImage { reference: reference.to_owned(), team_id: team_id.map(str::to_owned) };
+        self.make_image("pull", &body).await
     }
 
     /// Takes an image from the server's file system.
@@ -23,10 +26,10 @@ impl Api {
         self.get(&["images", "local"]).await
     }
 
-    /// Removes a name.
-    pub(crate) async fn remove_image(&self, reference: &str) -> Result<(), ApiError> {
+    /// Removes a name; whether sandboxes use its bytes.
+    pub(crate) async fn remove_image(&self, reference: &str) -> Result<bool, ApiError> {
         let request = self.request(Method::DELETE, &["images", "local"]).query(&[("reference", reference)]);
-        self.answer::<serde_json::Value>(request).await.map(drop)
+        self.answer::<ImageRemoved>(request).await.map(|removed| removed.in_use)
     }
 
     /// Removes images that nobody uses.

@@ -5,6 +5,7 @@ mod files;
 mod gateway;
 mod images;
 mod input;
+mod registry;
 mod sandboxes;
 mod session;
 mod tls;

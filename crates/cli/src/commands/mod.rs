@@ -3,6 +3,8 @@
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod images;
+pub(crate) mod registry;
+mod removed;
 pub(crate) mod sandbox;
 pub(crate) mod serve;
 pub(crate) mod shim;

@@ -1,11 +1,13 @@
 //! Everything that people and scripts read: data on stdout, all else on stderr.
 
+mod digest;
 mod duration;
 mod progress;
 mod size;
 mod table;
 mod visible;
 
+pub(crate) use digest::short_digest;
 pub(crate) use duration::short_duration;
 pub(crate) use progress::{Progress, Transfer};
 pub(crate) use size::human_size;

@@ -101,7 +101,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/images/pull", post(async || Json(image())))
         .route("/images/import", post(async || Json(image())))
         .route("/images/local", get(async || Json(json!({"images": [image()]}))))
-        .route("/images/local", delete(async || Json(json!({}))))
+        .route("/images/local", delete(async || Json(json!({"images": [], "inUse": true}))))
         .route("/images/builds", get(async || Json(json!({"builds": []}))))
         .layer(middleware::from_fn_with_state(shared.clone(), remember));
     let service = "/gw/ns/{id}/command_session.CommandSession";

@@ -5,13 +5,14 @@ use super::account::value;
 use super::parsed::Parsed;
 use crate::auth::Caller;
 use crate::context::Context;
+use crate::credential::image_access;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use std::path::PathBuf;
 use std::sync::Arc;
 use warren_proto::http::{
-    CollectImages, ErrorBody, ErrorCode, FieldError, Image, ImageBuilds, Images, ImagesCollected, ImportImage,
-    PullImage, limits,
+    CollectImages, ErrorBody, ErrorCode, FieldError, Image, ImageBuilds, ImageRemoved, Images, ImagesCollected,
+    ImportImage, PullImage, limits,
 };
 
 /// Makes an image ready; answers when it is. `GET /images/builds` shows how far it is.
@@ -26,7 +27,10 @@ pub(super) async fn pull(
 ) -> Result<Json<Image>, ApiError> {
     caller.admin()?;
     let reference = reference("reference", request.reference)?;
-    Ok(Json(cx.node.pull_image(&reference).await?.into()))
+    let team_id = request.team_id.as_deref();
+    caller.scope(&cx, team_id).await?;
+    let access = image_access(&cx, &caller.user.id, team_id, &reference).await?;
+    Ok(Json(cx.node.pull_image(&reference, &access).await?.into()))
 }
 
 /// Takes an image from the server's own file system.
@@ -48,13 +52,14 @@ pub(super) async fn import(
     Ok(Json(cx.node.import_image(path, &name).await?.into()))
 }
 
-/// Images that are ready.
+/// Images that are ready. Those that came through somebody's saved login are shown to administrators only.
 #[utoipa::path(
     get, path = "/images/local", operation_id = "image_list", tag = "images",
     responses((status = 200, body = Images), (status = "default", body = ErrorBody))
 )]
-pub(super) async fn list(State(cx): State<Arc<Context>>, _: Caller) -> Result<Json<Images>, ApiError> {
+pub(super) async fn list(State(cx): State<Arc<Context>>, caller: Caller) -> Result<Json<Images>, ApiError> {
     let mut images: Vec<Image> = cx.node.images().await?.into_iter().map(Image::from).collect();
+    images.retain(|image| caller.user.is_admin || !image.private);
     images.sort_by(|a, b| a.reference.cmp(&b.reference));
     Ok(Json(Images { images }))
 }
@@ -63,19 +68,20 @@ pub(super) async fn list(State(cx): State<Arc<Context>>, _: Caller) -> Result<Js
 #[utoipa::path(
     delete, path = "/images/local", operation_id = "image_remove", tag = "images",
     params(("reference" = String, Query)),
-    responses((status = 200, body = Images), (status = "default", body = ErrorBody))
+    responses((status = 200, body = ImageRemoved), (status = "default", body = ErrorBody))
 )]
 pub(super) async fn remove(
     State(cx): State<Arc<Context>>,
     caller: Caller,
     RawQuery(query): RawQuery,
-) -> Result<Json<Images>, ApiError> {
+) -> Result<Json<ImageRemoved>, ApiError> {
     let who = caller.clone();
     caller.admin()?;
     let given = value(query.as_deref(), "reference");
     let given = given.ok_or_else(|| FieldError::query("reference", "is required"))?;
-    cx.node.remove_image(&given).await?;
-    list(State(cx), who).await
+    let in_use = cx.node.remove_image(&given).await?;
+    let Json(Images { images }) = list(State(cx), who).await?;
+    Ok(Json(ImageRemoved { images, in_use }))
 }
 
 /// Removes images that registries can give again and no sandbox uses, the least recently used first.

@@ -17,6 +17,7 @@ mod list;
 mod login;
 mod origin;
 mod parsed;
+mod registries;
 mod router;
 mod secrets;
 mod show;

@@ -1,6 +1,7 @@
 use super::bound::bounded;
 use super::{
-    ApiError, account, admin, batch, create, delete, egress, gateway, get, health, images, jobs, list, login, secrets,
+    ApiError, account, admin, batch, create, delete, egress, gateway, get, health, images, jobs, list, login,
+    registries, secrets,
 };
 use crate::context::Context;
 use axum::Json;
@@ -79,7 +80,11 @@ fn described() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(images::import))
         .routes(routes!(images::list, images::remove))
         .routes(routes!(images::gc))
-        .routes(routes!(images::builds));
+        .routes(routes!(images::builds))
+        .routes(routes!(registries::list, registries::put, registries::remove))
+        .routes(routes!(registries::check_image))
+        .routes(routes!(registries::list_all))
+        .routes(routes!(registries::check_docker_image));
     OpenApiRouter::new().routes(routes!(health::health)).nest(API_PREFIX, api)
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn list(
     caller: Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Secrets>, ApiError> {
-    let scope = scope(&cx, &caller, value(query.as_deref(), "teamId")).await?;
+    let scope = caller.scope(&cx, value(query.as_deref(), "teamId").as_deref()).await?;
     let rows = cx.store.secrets_list(&scope).await?;
     Ok(Json(Secrets { data: rows.into_iter().map(show).collect() }))
 }
@@ -49,7 +49,7 @@ pub(super) async fn create(
     caller: Caller,
     Parsed(request): Parsed<NewSecret>,
 ) -> Result<Json<SecretAnswer>, ApiError> {
-    let scope = scope(&cx, &caller, request.team_id).await?;
+    let scope = caller.scope(&cx, request.team_id.as_deref()).await?;
     let id = random::id('k')?;
     let now = now_ms();
     let row = SecretRow {
@@ -126,18 +126,8 @@ pub(super) async fn delete(
     if cx.store.secret_delete(&row.scope, &row.id).await? { answer(row) } else { Err(unknown()) }
 }
 
-async fn scope(cx: &Context, caller: &Caller, team_id: Option<String>) -> Result<String, ApiError> {
-    match team_id {
-        Some(team_id) => {
-            caller.in_team(cx, &team_id).await?;
-            Ok(format!("team:{team_id}"))
-        }
-        None => Ok(format!("user:{}", caller.user.id)),
-    }
-}
-
 async fn find(cx: &Context, caller: &Caller, id: &str, query: Option<&str>) -> Result<SecretRow, ApiError> {
-    let scope = scope(cx, caller, value(query, "teamId")).await?;
+    let scope = caller.scope(cx, value(query, "teamId").as_deref()).await?;
     cx.store.secret_get(&scope, id).await?.ok_or_else(unknown)
 }
 

@@ -3,6 +3,7 @@
 use super::absorb::{absorb, end_with};
 use crate::clock::now_ms;
 use crate::context::Context;
+use crate::credential::image_access;
 use crate::store::{Durability, Placement, SandboxRow, StoreError, Updated};
 use std::collections::BTreeMap;
 use warren_model::{EndReason, SandboxId, SandboxSpec, Status};
@@ -19,7 +20,7 @@ pub(crate) enum Offered {
 
 /// Offers a queued sandbox to the node.
 pub(crate) async fn create(cx: &Context, row: &SandboxRow) -> Result<Offered, StoreError> {
-    let spec = match spec(cx, row) {
+    let spec = match spec(cx, row).await? {
         Ok(spec) => spec,
         Err(problem) => return end(cx, &row.id, EndReason::StartFailed, &problem).await.map(|()| Offered::Settled),
     };
@@ -149,8 +150,18 @@ async fn end(cx: &Context, id: &SandboxId, reason: EndReason, message: &str) -> 
     Ok(())
 }
 
-/// The spec that a row stands for, with its secrets and the policy in force.
-fn spec(cx: &Context, row: &SandboxRow) -> Result<SandboxSpec, String> {
+/// The spec that a row stands for, with its secrets, the policy in force, and the saved login for its image.
+async fn spec(cx: &Context, row: &SandboxRow) -> Result<Result<SandboxSpec, String>, StoreError> {
+    Ok(match opened(cx, row) {
+        Ok(mut spec) => {
+            spec.image_access = image_access(cx, &row.user_id, row.team_id.as_deref(), &spec.image).await?;
+            Ok(spec)
+        }
+        Err(problem) => Err(problem),
+    })
+}
+
+fn opened(cx: &Context, row: &SandboxRow) -> Result<SandboxSpec, String> {
     let mut spec = SandboxSpec::try_from(&row.request).map_err(|invalid| invalid.to_string())?;
     spec.egress = row.egress.clone();
     spec.secrets = match &row.secrets {

@@ -8,6 +8,7 @@
 //! | `sandboxes` | intent (what should run) and the last observation (what does); ended ones stay for `logs` and `error-context` | one insert and about four updates a life; one read per poll |
 //! | `sandbox_labels` | filters of list and bulk delete | written once |
 //! | `secrets` | a person's or a team's own secrets, sealed | rare |
+//! | `registry_credentials` | saved logins at image registries, passwords sealed | one look-up a create |
 //! | `login_challenges` | a login between its begin and the client's fetching of the key, 10 minutes | rare |
 //! | `idempotency_keys` | a repeated create answers the same sandbox, 24 hours long | one upsert a create |
 //!
@@ -20,6 +21,7 @@
 //! `version`, and an update that meets another version is computed again. SQLite runs with one writing connection and a write-ahead log.
 
 mod account;
+mod credential;
 mod error;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -34,6 +36,7 @@ mod sandbox;
 mod secret;
 
 pub(crate) use account::{Membership, User};
+pub(crate) use credential::CredentialRow;
 pub(crate) use error::StoreError;
 pub(crate) use insert::{Inserted, NewSandbox};
 pub(crate) use list::{Owner, Page, Selection};

@@ -14,5 +14,6 @@ mod login;
 mod network;
 mod recovery;
 mod refusals;
+mod registries;
 mod server;
 mod wire;

@@ -1,26 +1,23 @@
 use std::collections::BTreeMap;
-use std::fmt;
+use std::time::Duration;
+use warren_model::Login;
+
+/// Longest time that one request waits in all while its registry limits the rate of requests, if the operator says nothing.
+const RATE_WAIT_MAX_DEFAULT: Duration = Duration::from_secs(120);
 
 /// Which registries are reached how. Hosts are written as in references: `ghcr.io`, `localhost:5000`, `docker.io`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryConfig {
     /// Base URLs to try, in order, before the registry of a host itself: `https://mirror.example` or with a path.
     pub mirrors: BTreeMap<String, Vec<String>>,
-    /// Logins, by host of the registry or the mirror.
-    pub credentials: BTreeMap<String, Credential>,
+    /// Logins for everybody, by host of the registry or the mirror. A saved login of whoever asks comes first.
+    pub credentials: BTreeMap<String, Login>,
+    /// Longest time that one request waits in all while its registry limits the rate of requests.
+    pub rate_wait_max: Duration,
 }
 
-/// A login. Its password is never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Credential {
-    /// User.
-    pub user: String,
-    /// Password or access token.
-    pub password: String,
-}
-
-impl fmt::Debug for Credential {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credential").field("user", &self.user).finish_non_exhaustive()
+impl Default for RegistryConfig {
+    fn default() -> Self {
+        Self { mirrors: BTreeMap::new(), credentials: BTreeMap::new(), rate_wait_max: RATE_WAIT_MAX_DEFAULT }
     }
 }

@@ -1,16 +1,17 @@
 //! Layers come in, several at a time, each into a file of its own; checked before anybody reads it.
 
+use super::blobs::Pinned;
 use super::client::Client;
 use super::endpoint::Endpoint;
+use super::errand::Errand;
 use super::error::PullError;
 use crate::oci::Descriptor;
-use crate::progress::{Progress, Step};
+use crate::progress::{Step, Wait};
 use crate::scratch::Scratch;
 use crate::source::OpenLayer;
 use reqwest::header::RANGE;
 use reqwest::{Response, StatusCode};
 use sha2::{Digest as _, Sha256};
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,17 +39,25 @@ struct From {
     client: Client,
     endpoint: Endpoint,
     repository: String,
-    progress: Arc<Progress>,
+    errand: Errand,
+    scope: Option<String>,
 }
 
 /// A layer that is coming.
 pub(super) struct Download {
-    file: oneshot::Receiver<Result<Scratch, PullError>>,
+    file: oneshot::Receiver<Result<Pinned, PullError>>,
 }
 
 impl Downloads {
-    pub(super) fn new(client: Client, endpoint: Endpoint, repository: &str, progress: Arc<Progress>) -> Self {
-        let from = From { client, endpoint, repository: repository.to_owned(), progress };
+    /// What comes is for whoever is named by `scope`, or for everybody.
+    pub(super) fn new(
+        client: Client,
+        endpoint: Endpoint,
+        repository: &str,
+        errand: Errand,
+        scope: Option<String>,
+    ) -> Self {
+        let from = From { client, endpoint, repository: repository.to_owned(), errand, scope };
         Self {
             from: Arc::new(from),
             tasks: JoinSet::new(),
@@ -65,9 +74,12 @@ impl Downloads {
         self.tasks.spawn(async move {
             // Never closed.
             let _slot = slots.acquire().await.ok();
-            let fetched = from.fetch(&blob, Scratch::new(path)).await;
+            let fetched = from.have(&blob, Scratch::new(path)).await;
+            if fetched.is_ok() {
+                from.errand.progress.layer_pulled();
+            }
             if left.fetch_sub(1, Ordering::Relaxed) == 1 && fetched.is_ok() {
-                from.progress.start(Step::Converting);
+                from.errand.progress.start(Step::Converting);
             }
             // Nobody waits any more if the build has failed; then the file goes.
             let _ = sender.send(fetched);
@@ -82,9 +94,7 @@ impl Download {
         Box::new(move || {
             let fetched = self.file.blocking_recv().unwrap_or(Err(PullError::GivenUp));
             drop(all);
-            let scratch = fetched.map_err(io::Error::other)?;
-            // The open file stays readable; its name is not needed any more.
-            Ok(Box::new(File::open(scratch.path())?))
+            Ok(Box::new(fetched.map_err(io::Error::other)?.open()?))
         })
     }
 }
@@ -97,6 +107,31 @@ struct Partial {
 }
 
 impl From {
+    /// Takes the blob from the cache, or fetches it there if nobody else does.
+    async fn have(&self, blob: &Descriptor, scratch: Scratch) -> Result<Pinned, PullError> {
+        let (blobs, scope) = (&self.client.inner.blobs, self.scope.as_deref());
+        let coming = blobs.is_coming(&blob.digest, scope);
+        let shown = coming.then(|| self.errand.progress.wait(Wait::Turn("another image fetches the same layer")));
+        let turn = blobs.turn(&blob.digest, scope).await.map_err(PullError::Write)?;
+        drop(shown);
+        match turn {
+            Ok(pinned) if pinned.len() == blob.size => {
+                self.errand.progress.add_cached(blob.size);
+                Ok(pinned)
+            }
+            Ok(pinned) => Err(self.mismatch(blob, blob.digest.as_str(), pinned.len())),
+            Err(turn) => {
+                let scratch = self.fetch(blob, scratch).await?;
+                turn.keep(scratch.path()).map_err(PullError::Write)
+            }
+        }
+    }
+
+    fn mismatch(&self, blob: &Descriptor, found: &str, len: u64) -> PullError {
+        let found = format!("{found} ({len} of {} bytes)", blob.size);
+        PullError::Digest { host: self.endpoint.host.clone(), expected: blob.digest.clone(), found }
+    }
+
     async fn fetch(&self, blob: &Descriptor, scratch: Scratch) -> Result<Scratch, PullError> {
         let file = tokio::fs::File::create_new(scratch.path()).await.map_err(PullError::Write)?;
         let out = BufWriter::with_capacity(WRITE_LEN, file);
@@ -115,8 +150,7 @@ impl From {
         if found == blob.digest.hex() && partial.len == blob.size {
             return Ok(scratch);
         }
-        let found = format!("sha256:{found} ({} of {} bytes)", partial.len, blob.size);
-        Err(PullError::Digest { host: self.endpoint.host.clone(), expected: blob.digest.clone(), found })
+        Err(self.mismatch(blob, &format!("sha256:{found}"), partial.len))
     }
 
     async fn transfer(&self, blob: &Descriptor, partial: &mut Partial) -> Result<(), PullError> {
@@ -133,7 +167,7 @@ impl From {
             partial.out.write_all(&chunk).await.map_err(PullError::Write)?;
             partial.hash.update(&chunk);
             partial.len += chunk.len() as u64;
-            self.progress.add_pulled(chunk.len() as u64);
+            self.errand.progress.add_pulled(chunk.len() as u64);
         }
         Ok(())
     }
@@ -145,8 +179,8 @@ impl From {
             let request = inner.http.client(&self.endpoint).get(&url);
             if from > 0 { request.header(RANGE, format!("bytes={from}-")) } else { request }
         };
-        let response = inner.auth.send(&inner.http, &self.endpoint, &self.repository, request).await?;
-        self.client.accept(&self.endpoint, &self.repository, blob.digest.as_str(), response)
+        let response = inner.auth.send(&inner.http, &self.errand, &self.endpoint, &self.repository, request).await?;
+        self.client.accept(&self.errand, &self.endpoint, &self.repository, blob.digest.as_str(), response)
     }
 
     /// The registry sends everything again.
@@ -154,7 +188,7 @@ impl From {
         partial.out.flush().await.map_err(PullError::Write)?;
         partial.out.seek(io::SeekFrom::Start(0)).await.map_err(PullError::Write)?;
         partial.out.get_ref().set_len(0).await.map_err(PullError::Write)?;
-        self.progress.take_pulled(partial.len);
+        self.errand.progress.take_pulled(partial.len);
         partial.hash = Sha256::new();
         partial.len = 0;
         Ok(())

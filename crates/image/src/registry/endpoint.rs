@@ -13,6 +13,8 @@ pub(super) struct Endpoint {
     pub(super) base: String,
     /// Key of its login.
     pub(super) host: String,
+    /// Whether it is a mirror and not the registry itself.
+    pub(super) is_mirror: bool,
 }
 
 impl Endpoint {
@@ -38,11 +40,11 @@ pub(super) fn endpoints(host: &str, config: &RegistryConfig) -> Vec<Endpoint> {
     let mirrors = config.mirrors.get(host).into_iter().flatten().map(|url| {
         let base = url.trim_end_matches('/').to_owned();
         let host = base.split_once("://").map_or(base.as_str(), |(_, rest)| rest).split('/').next();
-        Endpoint { host: host.unwrap_or_default().to_owned(), base: base.clone() }
+        Endpoint { host: host.unwrap_or_default().to_owned(), base: base.clone(), is_mirror: true }
     });
     let scheme = if is_loopback(host) { "http" } else { "https" };
     let real = if host == DOCKER_HUB { DOCKER_HUB_REGISTRY } else { host };
-    let own = Endpoint { base: format!("{scheme}://{real}"), host: host.to_owned() };
+    let own = Endpoint { base: format!("{scheme}://{real}"), host: host.to_owned(), is_mirror: false };
     mirrors.chain([own]).collect()
 }
 

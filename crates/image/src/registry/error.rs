@@ -1,6 +1,7 @@
 use crate::oci::OciError;
 use std::io::{self, ErrorKind};
 use warren_model::reference::{BadReference, Digest};
+use warren_proto::node::ImageError;
 
 /// An image could not be had from a registry.
 #[derive(Debug, thiserror::Error)]
@@ -49,11 +50,13 @@ pub(crate) enum PullError {
         /// What of a login was tried.
         hint: &'static str,
     },
-    /// Too many requests, also after waiting.
-    #[error("registry {host} limits the rate of requests; log in to it, configure a mirror, or wait")]
+    /// Too many requests, also after waiting, or for longer than is waited.
+    #[error("registry {host} limits the rate of requests{hint}; log in to it, configure a mirror, or wait")]
     RateLimited {
         /// Which.
         host: String,
+        /// For how long, if it says so.
+        hint: String,
     },
     /// Content is not what its digest says.
     #[error("registry {host} sent content with the digest {found} for {expected}")]
@@ -89,6 +92,9 @@ pub(crate) enum PullError {
     /// A layer could not be kept.
     #[error("storing a layer failed")]
     Write(#[source] io::Error),
+    /// The name could not be kept.
+    #[error("{}", .0.message)]
+    Naming(ImageError),
     /// The download was given up because the build failed.
     #[error("the download was given up")]
     GivenUp,
@@ -104,9 +110,10 @@ impl PullError {
             Self::Denied { .. } => "access_denied",
             Self::RateLimited { .. } => "rate_limited",
             Self::Digest { .. } => "digest_mismatch",
-            Self::Oci(OciError::WrongArchitecture(_)) => "wrong_architecture",
-            Self::TooLarge { .. } | Self::Oci(_) => "bad_content",
+            Self::Oci(error) => error.code(),
+            Self::TooLarge { .. } => "bad_content",
             Self::Write(e) if matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => "no_space",
+            Self::Naming(error) => error.code,
             Self::Protocol { .. } | Self::Write(_) | Self::GivenUp => "failed",
         }
     }

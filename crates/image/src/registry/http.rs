@@ -1,12 +1,15 @@
 //! Requests with the limits that all of them share: timeouts, redirects, retries when the registry is busy.
 
+use super::backoff::Backoff;
 use super::endpoint::Endpoint;
+use super::errand::Errand;
 use super::error::PullError;
+use crate::progress::Wait;
 use reqwest::header::RETRY_AFTER;
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest wait for a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -14,12 +17,6 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const STALLED_MAX: Duration = Duration::from_secs(60);
 /// Redirects of one request.
 const REDIRECTS_MAX: usize = 8;
-/// Tries of a request that the registry is too busy for, or breaks at.
-const TRIES_MAX: u32 = 4;
-/// Wait before the second try; it doubles.
-const BACKOFF: Duration = Duration::from_millis(500);
-/// Longest wait before a try, whatever the registry asks for.
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// Two clients: proxies are not for this machine.
 #[derive(Debug, Clone)]
@@ -49,25 +46,38 @@ impl Http {
     }
 }
 
-/// Sends a request; again, after a wait, while the answer is 429 or 5xx. The last answer, whatever it is.
-pub(super) async fn send(endpoint: &Endpoint, request: RequestBuilder) -> Result<Response, PullError> {
+/// Sends a request; again, after a wait that the errand's progress shows, while the answer is 429 or 5xx. The last answer,
+/// whatever it is.
+pub(super) async fn send(errand: &Errand, endpoint: &Endpoint, request: RequestBuilder) -> Result<Response, PullError> {
     let unreachable = |error| PullError::Unreachable { host: endpoint.host.clone(), error };
-    for tried in 1..TRIES_MAX {
-        let Some(copy) = request.try_clone() else { break };
+    let mut backoff = Backoff::new(errand.rate_wait_max);
+    loop {
+        let Some(copy) = request.try_clone() else { return request.send().await.map_err(unreachable) };
         let response = copy.send().await.map_err(unreachable)?;
-        let busy = response.status() == StatusCode::TOO_MANY_REQUESTS || response.status().is_server_error();
-        if !busy {
-            return Ok(response);
-        }
-        tokio::time::sleep(wait(&response, tried)).await;
+        let status = response.status();
+        let Some(wait) = backoff.after(status.as_u16(), retry_after(&response), random()) else { return Ok(response) };
+        let why = match status {
+            StatusCode::TOO_MANY_REQUESTS => format!("rate limited by {}", endpoint.host),
+            _ => format!("{} failed with status {}", endpoint.host, status.as_u16()),
+        };
+        let (image, attempt) = (errand.progress.reference(), backoff.attempt());
+        tracing::warn!(image, attempt, wait_ms = wait.as_millis() as u64, "{why}; asking again");
+        let _shown = errand.progress.wait(Wait::Registry { why, until: Instant::now() + wait, attempt });
+        tokio::time::sleep(wait).await;
     }
-    request.send().await.map_err(unreachable)
 }
 
-fn wait(response: &Response, tried: u32) -> Duration {
-    let asked = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok());
-    let own = BACKOFF * 2u32.saturating_pow(tried - 1);
-    asked.map_or(own, Duration::from_secs).min(BACKOFF_MAX)
+/// How long the registry asks to be left alone; a date instead of seconds counts as nothing said.
+pub(super) fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+/// From 0 to 1.
+fn random() -> f64 {
+    // The last bytes of a version-4 id are random.
+    let [.., a, b, c, d] = uuid::Uuid::new_v4().into_bytes();
+    f64::from(u32::from_be_bytes([a, b, c, d])) / f64::from(u32::MAX)
 }
 
 /// Blobs are often elsewhere; never from TLS to plain HTTP.

@@ -4,14 +4,20 @@
 //! from a missing image. What is needed of the protocol is small.
 
 mod auth;
+mod backoff;
+mod blobs;
 mod challenge;
 mod client;
 mod config;
+mod documents;
 mod download;
 mod endpoint;
+mod errand;
 mod error;
 mod http;
 
-pub(crate) use client::{Client, Resolved};
-pub use config::{Credential, RegistryConfig};
+pub(crate) use blobs::Blobs;
+pub(crate) use client::{Client, Meaning, Resolved};
+pub use config::RegistryConfig;
+pub(crate) use errand::Errand;
 pub(crate) use error::PullError;

@@ -4,7 +4,7 @@ use super::bag::Bag;
 use super::{Layer, Package};
 use crate::convert::{Marks, decompressed};
 use crate::limits::{CONFIG_BYTES_MAX, LAYERS_MAX, MANIFEST_BYTES_MAX};
-use crate::oci::{self, ARCHITECTURE, Config, Document, Manifest, OciError};
+use crate::oci::{self, ARCHITECTURE, Config, Looked, Manifest, OciError, Search};
 use crate::tar::{EntryKind, Reader, TarError};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -13,8 +13,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use warren_model::reference::{BadReference, Digest};
 
-/// Indexes within indexes that are followed.
-const INDEX_DEPTH_MAX: usize = 4;
 /// Entries of a tar that are looked at to tell an image from a root file system.
 const ENTRIES_LOOKED_AT: usize = 64;
 
@@ -66,7 +64,7 @@ impl ArchiveError {
             Self::Read { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => "access_denied",
             Self::Read { error, .. } if error.kind() == io::ErrorKind::StorageFull => "no_space",
             Self::Read { .. } => "failed",
-            Self::Oci(OciError::WrongArchitecture(_)) => "wrong_architecture",
+            Self::Oci(error) => error.code(),
             Self::Digest { .. } => "digest_mismatch",
             _ => "bad_content",
         }
@@ -142,19 +140,19 @@ fn open_layout(bag: &Bag) -> Result<Option<Package>, ArchiveError> {
         return Ok(None);
     }
     let mut digest = None;
-    for _ in 0..INDEX_DEPTH_MAX {
-        match oci::parse_document(&document)? {
-            Document::Index(entry) => {
+    let mut search = Search::default();
+    loop {
+        match search.look(&document)? {
+            Looked::Next(entry) => {
                 document = checked(bag, &entry.digest, MANIFEST_BYTES_MAX)?;
                 digest = Some(entry.digest);
             }
-            Document::Manifest(manifest) => {
+            Looked::Manifest(manifest) => {
                 let digest = digest.unwrap_or(hash(&document)?);
                 return from_manifest(bag, manifest, digest).map(Some);
             }
         }
     }
-    Err(OciError::Unsupported("an index of indexes of indexes".to_owned()).into())
 }
 
 fn from_manifest(bag: &Bag, manifest: Manifest, digest: Digest) -> Result<Package, ArchiveError> {

@@ -103,6 +103,7 @@ pub(crate) fn build(package: Package, target: Writer, progress: &Progress) -> Re
     let mut only_hash = None;
     for (i, layer) in package.layers.into_iter().enumerate() {
         only_hash = Some(apply(&mut root, layer, i + 1, package.marks, progress)?);
+        progress.layer_converted();
     }
     let digest = match (package.digest, only_hash) {
         (Some(digest), _) => digest,

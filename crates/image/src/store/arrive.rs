@@ -19,7 +19,7 @@ const UPLOAD_TRIES_MAX: u32 = 20;
 
 impl Shared {
     /// The image, if the object store has it: ready at once, its bytes follow.
-    pub(super) async fn arrive(self: &Arc<Self>, name: &str, digest: &Digest) -> Option<Image> {
+    pub(super) async fn arrive(self: &Arc<Self>, name: &str, digest: &Digest, private: bool) -> Option<Image> {
         let remote = self.remote.clone()?;
         let artifact = match remote.artifact(digest).await {
             Ok(artifact) => artifact?,
@@ -28,8 +28,9 @@ impl Shared {
                 return None;
             }
         };
-        let (shared, digest, name) = (self.clone(), digest.clone(), name.to_owned());
-        blocking(move || match shared.begin_arrival(remote, &digest, name, artifact) {
+        let record = ImageRecord { reference: name.to_owned(), private, ..artifact.record.clone() };
+        let (shared, digest) = (self.clone(), digest.clone());
+        blocking(move || match shared.begin_arrival(remote, &digest, record, artifact) {
             Ok(image) => image,
             Err(error) => {
                 tracing::warn!(%digest, error = chain(&error), "the image cannot come from the object store");
@@ -43,10 +44,9 @@ impl Shared {
         self: &Arc<Self>,
         remote: Remote,
         digest: &Digest,
-        name: String,
+        record: ImageRecord,
         artifact: Artifact,
     ) -> io::Result<Option<Image>> {
-        let record = ImageRecord { reference: name, ..artifact.record.clone() };
         self.files.begin_arrival(digest, &artifact.encode()?)?;
         let parts = artifact.parts.iter().map(|part| (part.index, part.id));
         let manifest = self.chunks.assemble(artifact.size, parts)?;

@@ -1,74 +1,144 @@
-use super::files::millis;
+//! From a reference to an image: one that is here and may be had, or what a registry says.
+
 use super::flight::Outcome;
-use super::index::{Index, Name, Stored};
 use super::{Image, Shared, Store, blocking, chain, image_error, lock, parse};
-use crate::chunks::Manifest;
-use crate::oci::Config;
-use crate::progress::{Progress, Step};
-use crate::registry::{PullError, Resolved};
-use crate::source::{self, BuildError, Built, Package};
-use std::io;
+use crate::progress::Progress;
+use crate::registry::{Errand, Meaning, PullError, Resolved};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
-use warren_model::reference::{Digest, Reference};
+use std::time::{Duration, Instant};
+use warren_model::ImageAccess;
+use warren_model::reference::Reference;
 use warren_proto::node::{ImageError, ImageRecord};
 
+/// Longest time for which it is believed that somebody may have an image to which his saved login gave access.
+const ACCESS_BELIEVED_MAX: Duration = Duration::from_secs(300);
+/// Longest wait for a registry that limits the rate of requests, where somebody only wants to know whether it has an image.
+const CHECK_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Whether a registry is asked again about a tag that it was asked about a short while ago.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// Yes.
+    Always,
+    /// Not within [`super::Config::tag_fresh`].
+    IfStale,
+}
+
 impl Store {
-    /// Makes the image ready and leases it. A tag is asked of its registry each time; an imported name or a digest that
-    /// is here is not. However many ask for the same image at once, there is one pull and one conversion, which goes on
-    /// even if all who asked go away.
-    pub async fn ensure(&self, reference: &str) -> Result<Image, ImageError> {
+    /// Makes the image ready for whom `access` names, and leases it. An imported name or a digest that everybody may have is not
+    /// asked about at a registry if it is here. However many ask for the same image at once, there is one pull and one conversion,
+    /// which goes on even if all who asked go away.
+    pub async fn ensure(&self, reference: &str, access: &ImageAccess, ask: Ask) -> Result<Image, ImageError> {
         let reference = parse(reference)?;
         let name = reference.to_string();
-        if let Some(image) = self.shared.local(&reference, &name) {
+        if let Some(image) = self.shared.ready(&reference, &name, access, ask) {
             return Ok(image);
         }
-        if reference.registry().is_none() {
-            let advice = "no image of this name was imported on this node".to_owned();
-            return Err(image_error(&name, "not_found", advice));
-        }
+        has_registry(&reference, &name)?;
         let progress = Progress::new(name.clone());
+        let errand = self.shared.errand(access, &progress);
+        let key = flight_key(&name, access.scope());
         let shared = self.shared.clone();
         let flights = shared.flights.clone();
-        flights.join(&name.clone(), &progress.clone(), || shared.ensure(reference, name, progress)).await
+        flights.join(&key, &progress, || shared.fetch(reference, name, errand)).await
+    }
+
+    /// Whether the image could be had: the digest that it has, here or at its registry, which is always asked.
+    pub async fn check(&self, reference: &str, access: &ImageAccess) -> Result<String, ImageError> {
+        let reference = parse(reference)?;
+        let name = reference.to_string();
+        if let Some(image) = self.shared.ready(&reference, &name, access, Ask::Always) {
+            return Ok(image.record.digest);
+        }
+        has_registry(&reference, &name)?;
+        let errand = self.shared.errand(access, &Progress::new(name.clone()));
+        let errand = Errand { rate_wait_max: errand.rate_wait_max.min(CHECK_WAIT_MAX), ..errand };
+        self.shared.look(&reference, &name, &errand).await.map_err(|error| pull_error(&name, &error))
     }
 }
 
 impl Shared {
-    /// An image that needs no registry.
-    fn local(self: &Arc<Self>, reference: &Reference, name: &str) -> Option<Image> {
-        let mut index = self.index();
-        let known = index.name(name).filter(|n| n.resolved.is_none() || reference.digest().is_some());
-        let digest = known.map(|n| &n.digest).or(reference.digest())?.clone();
-        let record = ImageRecord { reference: name.to_owned(), ..index.record(&digest)? };
-        self.image(&mut index, &digest, record)
+    fn errand(&self, access: &ImageAccess, progress: &Arc<Progress>) -> Errand {
+        let rate_wait_max = self.registry.config().rate_wait_max;
+        Errand { access: access.clone(), progress: progress.clone(), rate_wait_max }
     }
 
-    async fn ensure(self: Arc<Self>, reference: Reference, name: String, progress: Arc<Progress>) -> Outcome {
-        let _listed = Listed::new(self.clone(), progress.clone());
-        match self.resolve(&reference, &name).await {
+    /// An image that may be had without asking a registry.
+    fn ready(self: &Arc<Self>, reference: &Reference, name: &str, access: &ImageAccess, ask: Ask) -> Option<Image> {
+        let mut index = self.index();
+        let Some(known) = index.name(name).cloned() else {
+            let digest = reference.digest()?;
+            let record = ImageRecord { reference: name.to_owned(), ..index.public(digest)? };
+            return self.image(&mut index, digest, record);
+        };
+        let is_tag = reference.digest().is_none();
+        let scope = access.scope().filter(|_| known.private);
+        let believed = match (known.resolved.is_none(), known.private, is_tag) {
+            // Imported, or public and never to mean anything else.
+            (true, ..) | (_, false, false) => Duration::MAX,
+            (_, _, true) if ask == Ask::Always => Duration::ZERO,
+            (_, true, _) if scope.is_none() => Duration::ZERO,
+            (_, false, true) => self.tag_fresh,
+            (_, true, true) => self.tag_fresh.min(ACCESS_BELIEVED_MAX),
+            (_, true, false) => ACCESS_BELIEVED_MAX,
+        };
+        let age = || lock(&self.asked).age(scope, name, Instant::now());
+        if believed != Duration::MAX && age().is_none_or(|age| age >= believed) {
+            return None;
+        }
+        let record = index.named(name)?;
+        self.image(&mut index, &known.digest, record)
+    }
+
+    /// Has the registry say what the reference is now, and makes that ready.
+    async fn fetch(self: Arc<Self>, reference: Reference, name: String, errand: Errand) -> Outcome {
+        let _listed = Listed::new(self.clone(), errand.progress.clone());
+        match self.resolve(&reference, &name, &errand).await {
             Ok(Found::Here(image)) => Ok(*image),
-            Ok(Found::There(resolved)) => self.pull(&reference, name, *resolved, progress).await,
-            Err(error) if self.offline_ok && error.is_unreachable() => match self.known(&name) {
-                Some(image) => Ok(image),
+            Ok(Found::There(resolved)) => self.pull(&reference, name, *resolved, errand).await,
+            Err(error) => match self.known_offline(&name, &errand).filter(|_| error.is_unreachable()) {
+                Some(image) => {
+                    tracing::warn!(
+                        image = name,
+                        error = chain(&error),
+                        "the registry is away; what is known here serves"
+                    );
+                    Ok(image)
+                }
                 None => Err(pull_error(&name, &error)),
             },
-            Err(error) => Err(pull_error(&name, &error)),
         }
     }
 
     /// What the registry says the reference is now; the image, if it is here already.
-    async fn resolve(self: &Arc<Self>, reference: &Reference, name: &str) -> Result<Found, PullError> {
-        let known = self.index().name(name).and_then(|n| n.resolved.clone());
-        if let Some(known) = known
-            && self.registry.head(reference).await? == Some(known)
-            && let Some(image) = self.known(name)
-        {
-            return Ok(Found::Here(Box::new(image)));
+    async fn resolve(self: &Arc<Self>, reference: &Reference, name: &str, errand: &Errand) -> Result<Found, PullError> {
+        loop {
+            let known = self.index().name(name).and_then(|n| n.resolved.clone());
+            let scratch = || self.files.scratch();
+            match self.registry.resolve(reference, errand, known.as_ref(), &scratch).await? {
+                Meaning::New(resolved) => return Ok(Found::There(resolved)),
+                Meaning::Same { private } => {
+                    // If it went while the registry was asked, the next answer tells more.
+                    let Some(image) = self.known(name) else { continue };
+                    let (shared, name) = (self.clone(), name.to_owned());
+                    let scope = errand.access.scope().map(str::to_owned).filter(|_| private);
+                    let named = blocking(move || shared.name(name, image, known, scope)).await;
+                    return named.map(|image| Found::Here(Box::new(image))).map_err(PullError::Naming);
+                }
+            }
         }
-        let resolved = self.registry.resolve(reference).await?;
-        Ok(Found::There(Box::new(resolved)))
+    }
+
+    /// Digest of what the registry has, if it is for this machine.
+    async fn look(self: &Arc<Self>, reference: &Reference, name: &str, errand: &Errand) -> Result<String, PullError> {
+        match self.resolve(reference, name, errand).await? {
+            Found::Here(image) => Ok(image.record.digest),
+            Found::There(resolved) => {
+                self.registry.config_of(reference, errand, &resolved, &|| self.files.scratch()).await?;
+                Ok(resolved.digest.to_string())
+            }
+        }
     }
 
     /// The image that the name leads to, whatever the registry says.
@@ -79,113 +149,12 @@ impl Shared {
         self.image(&mut index, &digest, record)
     }
 
-    async fn pull(
-        self: &Arc<Self>,
-        reference: &Reference,
-        name: String,
-        resolved: Resolved,
-        progress: Arc<Progress>,
-    ) -> Outcome {
-        let digest = resolved.digest.clone();
-        let asked = resolved.asked.clone();
-        let flights = self.flights.clone();
-        let image = flights
-            .join(digest.as_str(), &progress, || {
-                self.clone().make(reference.clone(), name.clone(), resolved, progress.clone())
-            })
-            .await
-            .map_err(|error| ImageError { reference: name.clone(), ..error })?;
-        let shared = self.clone();
-        // The lease of `image` keeps it until the name does.
-        blocking(move || shared.name(name, image, Some(asked))).await
-    }
-
-    /// Pulls and converts one digest, unless that was done since it was asked for.
-    async fn make(
-        self: Arc<Self>,
-        reference: Reference,
-        name: String,
-        resolved: Resolved,
-        progress: Arc<Progress>,
-    ) -> Outcome {
-        let here = {
-            let mut index = self.index();
-            let record = index.record(&resolved.digest);
-            record.and_then(|record| self.image(&mut index, &resolved.digest, record))
-        };
-        if let Some(image) = here {
-            return Ok(image);
-        }
-        if let Some(image) = self.arrive(&name, &resolved.digest).await {
-            return Ok(image);
-        }
-        let scratch = || self.files.scratch();
-        let package = self.registry.package(&reference, resolved, scratch, &progress).await;
-        let package = package.map_err(|e| pull_error(&name, &e))?;
-        self.convert(&name, package, progress).await
-    }
-
-    /// Makes the disk of a package and takes it into the store, without a name yet.
-    pub(super) async fn convert(self: &Arc<Self>, name: &str, package: Package, progress: Arc<Progress>) -> Outcome {
-        // Never closed.
-        let _permit = self.conversions.acquire().await.ok();
-        progress.set_total(package.bytes);
-        let shared = self.clone();
-        let name = name.to_owned();
-        blocking(move || {
-            let target = shared.chunks.writer();
-            let built = source::build(package, target, &progress).map_err(|e| build_error(&name, &e))?;
-            let image = shared.admit(&name, built)?;
-            shared.keep_quota();
-            Ok(image)
-        })
-        .await
-        .inspect(|image| self.offer(image))
-    }
-
-    fn admit(self: &Arc<Self>, name: &str, built: Built) -> Outcome {
-        let record = record(name, &built);
-        let mut index = self.index();
-        self.add(&mut index, &built.digest, &record, &built.manifest)
-            .map_err(|e| build_error(name, &BuildError::Write(e)))?;
-        self.image(&mut index, &built.digest, record)
-            .ok_or_else(|| image_error(name, "failed", "the image went while it was being made".to_owned()))
-    }
-
-    /// Adds an image unless it is there; then its new disk goes: an import of the same content may have come first, and is as good.
-    pub(super) fn add(
-        &self,
-        index: &mut Index,
-        digest: &Digest,
-        record: &ImageRecord,
-        disk: &Manifest,
-    ) -> io::Result<()> {
-        let added = match index.record(digest) {
-            Some(_) => Ok(false),
-            None => self.files.add_image(digest, record, disk).map(|()| true),
-        };
-        match added {
-            Ok(true) => index.add(digest.clone(), Stored::new(record.clone(), disk, now_ms())),
-            _ => self.chunks.release(disk),
-        }
-        added.map(drop)
-    }
-
-    /// Gives an image that is in the store a name; what the name led to before may go.
-    pub(super) fn name(&self, name: String, image: Image, resolved: Option<Digest>) -> Outcome {
-        let digest = image.lease.digest().clone();
-        let to = Name { digest, resolved };
-        let old = {
-            let mut index = self.index();
-            if index.name(&name) != Some(&to) {
-                self.files.write_name(&name, &to).map_err(|e| build_error(&name, &BuildError::Write(e)))?;
-            }
-            index.set_name(name.clone(), to)
-        };
-        if let Some(old) = old {
-            self.collect(&old);
-        }
-        Ok(Image { record: ImageRecord { reference: name, ..image.record }, ..image })
+    /// The same while its registry is away, for whoever was shown it before.
+    fn known_offline(self: &Arc<Self>, name: &str, errand: &Errand) -> Option<Image> {
+        let scope = errand.access.scope();
+        let image = self.known(name).filter(|_| self.offline_ok)?;
+        let shown = || scope.is_some() && lock(&self.asked).age(scope, name, Instant::now()).is_some();
+        (!image.record.private || shown()).then_some(image)
     }
 }
 
@@ -205,7 +174,6 @@ impl Listed {
     pub(super) fn new(shared: Arc<Shared>, progress: Arc<Progress>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let key = NEXT.fetch_add(1, Ordering::Relaxed);
-        progress.start(Step::Resolving);
         lock(&shared.builds).insert(key, progress);
         Self { shared, key }
     }
@@ -217,30 +185,17 @@ impl Drop for Listed {
     }
 }
 
-fn now_ms() -> u64 {
-    millis(SystemTime::now())
+/// Work that is shared by all who may have its result.
+pub(super) fn flight_key(what: &str, scope: Option<&str>) -> String {
+    // No reference, digest or owner has a line end in it.
+    format!("{what}\n{}", scope.unwrap_or_default())
 }
 
-fn record(name: &str, built: &Built) -> ImageRecord {
-    let Config { architecture, env, user, workdir, entrypoint, cmd, diff_ids: _ } = built.config.clone();
-    ImageRecord {
-        reference: name.to_owned(),
-        digest: built.digest.to_string(),
-        size_bytes: built.summary.used,
-        created_at_ms: now_ms(),
-        env,
-        user,
-        workdir,
-        entrypoint,
-        cmd,
-        architecture,
-    }
+fn has_registry(reference: &Reference, name: &str) -> Result<(), ImageError> {
+    let advice = || image_error(name, "not_found", "no image of this name was imported on this node".to_owned());
+    reference.registry().map(drop).ok_or_else(advice)
 }
 
-fn pull_error(name: &str, error: &PullError) -> ImageError {
-    image_error(name, error.code(), chain(error))
-}
-
-fn build_error(name: &str, error: &BuildError) -> ImageError {
+pub(super) fn pull_error(name: &str, error: &PullError) -> ImageError {
     image_error(name, error.code(), chain(error))
 }

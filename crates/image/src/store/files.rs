@@ -42,6 +42,8 @@ struct NameFile {
     reference: String,
     digest: String,
     resolved: Option<String>,
+    #[serde(default)]
+    private: bool,
 }
 
 /// An image as it was found.
@@ -49,6 +51,8 @@ struct Loaded {
     digest: Digest,
     image: Stored,
     manifest: Manifest,
+    /// Where its chunks come from, if it was arriving.
+    artifact: Option<Artifact>,
 }
 
 /// An image whose chunks are still to come.
@@ -97,12 +101,12 @@ impl Files {
     /// chunks that no manifest names. Also gives the images whose chunks were still arriving, unless `arrivals` cannot go on.
     pub(super) fn load(&self, chunks: &Chunks, arrivals: bool) -> io::Result<(Index, Vec<Arriving>)> {
         let mut index = Index::default();
-        let (whole, arriving) = self.load_records()?;
-        let arriving = if arrivals { arriving } else { Vec::new() };
-        let loads = whole.into_iter().map(|loaded| (loaded, None));
-        let mut resumed = Vec::new();
+        let mut loaded = self.load_records()?;
+        loaded.retain(|loaded| arrivals || loaded.artifact.is_none());
         // Those that are whole first: what they hold needs no look.
-        for (Loaded { digest, image, manifest }, artifact) in loads.chain(arriving) {
+        loaded.sort_by_key(|loaded| loaded.artifact.is_some());
+        let mut resumed = Vec::new();
+        for Loaded { digest, image, manifest, artifact } in loaded {
             if !chunks.adopt(&manifest, artifact.is_some()) {
                 continue;
             }
@@ -122,9 +126,9 @@ impl Files {
         Ok((index, resumed))
     }
 
-    /// Images with record and manifest: those that are whole, and those that were arriving.
-    fn load_records(&self) -> io::Result<(Vec<Loaded>, Vec<(Loaded, Option<Artifact>)>)> {
-        let (mut whole, mut arriving) = (Vec::new(), Vec::new());
+    /// Images with record and manifest.
+    fn load_records(&self) -> io::Result<Vec<Loaded>> {
+        let mut all = Vec::new();
         for path in self.paths("records")? {
             let stored: Option<RecordFile> = read_json(&path)?;
             let Some(record) = stored.filter(|r| r.format == FORMAT).map(|r| r.record) else { continue };
@@ -134,14 +138,14 @@ impl Files {
             };
             let image = Stored::new(record, &manifest, millis(path.metadata()?.modified()?));
             let mark = self.arriving(&digest);
-            let loaded = Loaded { digest, image, manifest };
-            if !mark.exists() {
-                whole.push(loaded);
-            } else if let Some(artifact) = Artifact::decode(&fs::read(&mark)?) {
-                arriving.push((loaded, Some(artifact)));
+            let artifact = if mark.exists() { Some(Artifact::decode(&fs::read(&mark)?)) } else { None };
+            match artifact {
+                // Nobody knows where its chunks are to come from.
+                Some(None) => {}
+                known => all.push(Loaded { digest, image, manifest, artifact: known.flatten() }),
             }
         }
-        Ok((whole, arriving))
+        Ok(all)
     }
 
     /// Removes files of images that are not in `index`.
@@ -198,6 +202,7 @@ impl Files {
             reference: reference.to_owned(),
             digest: name.digest.to_string(),
             resolved: name.resolved.as_ref().map(Digest::to_string),
+            private: name.private,
         };
         self.write_json(&self.name(reference)?, &file)
     }
@@ -294,7 +299,8 @@ fn parse_name(file: NameFile) -> Option<(String, Name)> {
         Some(text) => Some(Digest::parse(text).ok()?),
         None => None,
     };
-    Some((file.reference, Name { digest: Digest::parse(&file.digest).ok()?, resolved }))
+    let name = Name { digest: Digest::parse(&file.digest).ok()?, resolved, private: file.private };
+    Some((file.reference, name))
 }
 
 /// `None` if the file does not hold what it should.

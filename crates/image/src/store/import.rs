@@ -29,8 +29,8 @@ impl Store {
             let (package, _scratch) = opened.await;
             let package = package.map_err(|e| image_error(&name, e.code(), chain(&e)))?;
             progress.start(Step::Converting);
-            let image = shared.convert(&name, package, progress).await?;
-            blocking(move || shared.name(name, image, None)).await
+            let image = shared.convert(&name, package, progress, false).await?;
+            blocking(move || shared.name(name, image, None, None)).await
         };
         match tokio::spawn(work).await {
             Ok(outcome) => outcome,

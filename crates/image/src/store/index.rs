@@ -2,7 +2,7 @@
 
 use crate::chunks::Manifest;
 use std::collections::{BTreeMap, HashMap};
-use warren_model::reference::Digest;
+use warren_model::reference::{Digest, Reference};
 use warren_proto::node::ImageRecord;
 
 /// Uses of an image within this time count as one, milliseconds.
@@ -16,6 +16,8 @@ pub(super) struct Name {
     /// What the registry said the reference is, maybe an index of several platforms; `None` for an imported image, for
     /// which no registry is asked.
     pub(super) resolved: Option<Digest>,
+    /// Whether a registry has told this only to owners of saved logins.
+    pub(super) private: bool,
 }
 
 /// An image that is in the store.
@@ -52,8 +54,9 @@ impl Index {
 
     /// The record that a name leads to, under that name.
     pub(super) fn named(&self, name: &str) -> Option<ImageRecord> {
-        let stored = self.images.get(&self.names.get(name)?.digest)?;
-        Some(ImageRecord { reference: name.to_owned(), ..stored.record.clone() })
+        let to = self.names.get(name)?;
+        let stored = self.images.get(&to.digest)?;
+        Some(ImageRecord { reference: name.to_owned(), private: to.private, ..stored.record.clone() })
     }
 
     /// Where a name leads.
@@ -113,6 +116,27 @@ impl Index {
         self.images.keys().collect()
     }
 
+    /// The record of an image for somebody to whom a registry shows `repository` now; `None` if it is not here, or came from
+    /// other repositories through saved logins alone: that somebody knows a digest gives him no right to the bytes.
+    pub(super) fn shown_in(&self, digest: &Digest, repository: &Reference) -> Option<ImageRecord> {
+        let record = &self.images.get(digest)?.record;
+        let same = |name: &str| {
+            Reference::parse(name).is_ok_and(|name| {
+                name.registry() == repository.registry() && name.repository() == repository.repository()
+            })
+        };
+        let mut names = self.names.iter().filter(|(_, to)| to.digest == *digest);
+        let may = !record.private || names.any(|(name, to)| !to.private || same(name));
+        may.then(|| record.clone())
+    }
+
+    /// The record of an image that everybody may have.
+    pub(super) fn public(&self, digest: &Digest) -> Option<ImageRecord> {
+        let record = &self.images.get(digest)?.record;
+        let public = !record.private || self.names.values().any(|to| to.digest == *digest && !to.private);
+        public.then(|| record.clone())
+    }
+
     /// Digests that no name leads to.
     pub(super) fn unnamed(&self) -> Vec<Digest> {
         self.images.keys().filter(|digest| self.is_unnamed(digest)).cloned().collect()
@@ -162,6 +186,7 @@ mod tests {
             entrypoint: Vec::new(),
             cmd: Vec::new(),
             architecture: "amd64".to_owned(),
+            private: false,
         };
         Stored { record, header: 0, size: 0, last_used_ms: 0 }
     }
@@ -172,7 +197,7 @@ mod tests {
         let mut index = Index::default();
         index.add(a.clone(), stored("x:1"));
         index.add(b.clone(), stored("y:1"));
-        let to = |digest: &Digest| Name { digest: digest.clone(), resolved: None };
+        let to = |digest: &Digest| Name { digest: digest.clone(), resolved: None, private: false };
         assert_eq!(index.set_name("x:1".to_owned(), to(&a)), None);
         assert_eq!(index.set_name("x:2".to_owned(), to(&a)), None);
         assert_eq!(index.set_name("x:1".to_owned(), to(&b)), Some(a.clone()));
@@ -191,14 +216,37 @@ mod tests {
         let mut index = Index::default();
         index.add(a.clone(), stored("x:1"));
         index.add(b.clone(), stored("y:1"));
-        let pulled = |digest: &Digest| Name { digest: digest.clone(), resolved: Some(digest.clone()) };
-        index.set_name("x:1".to_owned(), pulled(&a));
-        index.set_name("x:2".to_owned(), pulled(&a));
-        index.set_name("y:1".to_owned(), pulled(&b));
-        index.set_name("mine:1".to_owned(), Name { digest: b.clone(), resolved: None });
+        let name = |digest: &Digest, resolved: Option<&Digest>| Name {
+            digest: digest.clone(),
+            resolved: resolved.cloned(),
+            private: false,
+        };
+        index.set_name("x:1".to_owned(), name(&a, Some(&a)));
+        index.set_name("x:2".to_owned(), name(&a, Some(&a)));
+        index.set_name("y:1".to_owned(), name(&b, Some(&b)));
+        index.set_name("mine:1".to_owned(), name(&b, None));
         assert_eq!(index.refetchable(), [(a.clone(), vec!["x:1".to_owned(), "x:2".to_owned()], 0)]);
         assert!(index.used(&a, 100_000));
         assert!(!index.used(&a, 100_000 + USE_NOTED_EVERY_MS - 1));
         assert_eq!(index.last_used_ms(&a), Some(100_000));
+    }
+
+    #[test]
+    fn a_private_image_is_shown_in_its_repository_alone_until_it_is_public_somewhere() {
+        let digest = hash(b"a").unwrap();
+        let mut index = Index::default();
+        let mut image = stored("r.example/app:1");
+        image.record.private = true;
+        index.add(digest.clone(), image);
+        let name = |private| Name { digest: digest.clone(), resolved: Some(digest.clone()), private };
+        index.set_name("r.example/app:1".to_owned(), name(true));
+        let of = |text: &str| Reference::parse(text).unwrap();
+        assert!(index.shown_in(&digest, &of("r.example/app:other")).is_some());
+        for other in ["r.example/app2:1", "evil.example/app:1", "app:1"] {
+            assert!(index.shown_in(&digest, &of(other)).is_none(), "{other}");
+        }
+        assert!(index.public(&digest).is_none());
+        index.set_name("open.example/app:1".to_owned(), name(false));
+        assert!(index.shown_in(&digest, &of("app:1")).is_some() && index.public(&digest).is_some());
     }
 }

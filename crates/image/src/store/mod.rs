@@ -8,11 +8,13 @@
 //! images/records/<hex>.json what is known of it; written after the manifest, removed before it
 //! images/artifacts/<hex>    of an image that the object store has, too: where it has its chunks
 //! images/arriving/<hex>     the same, of one whose chunks are still to come from there; moves to `artifacts` once all are here
+//! images/blobs/             what registries gave, by digest; see [`crate::registry::Blobs`]
 //! images/names/<hex>.json   a reference and the digest that it leads to; the file is named by the reference's hash
 //! ```
 //! Every file is made in `tmp`, synced and renamed into place, so a kill at any moment leaves nothing half-made.
 
 mod arrive;
+mod asked;
 mod ensure;
 mod files;
 mod flight;
@@ -20,14 +22,17 @@ mod gc;
 mod import;
 mod index;
 mod lease;
+mod make;
 mod quota;
 
+pub use ensure::Ask;
 pub use lease::Lease;
 
 use crate::chunks::{Chunks, Disk};
 use crate::progress::Progress;
-use crate::registry::{Client, RegistryConfig};
+use crate::registry::{Blobs, Client, RegistryConfig};
 use crate::remote::{Arrival, Remote};
+use asked::Asked;
 use files::{Files, millis};
 use flight::Flights;
 use index::Index;
@@ -36,26 +41,47 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::sync::Semaphore;
 use warren_model::reference::{Digest, Reference};
 use warren_proto::node::{ImageBuild, ImageError, ImageRecord};
 
 /// Disks that are made at the same time.
 const CONVERSIONS_MAX: usize = 2;
+/// Time for which a tag is not asked about again, if the operator says nothing.
+const TAG_FRESH_DEFAULT: Duration = Duration::from_secs(300);
+/// Bytes of layers that are kept as they came, if the operator says nothing.
+const BLOBS_BYTES_DEFAULT: u64 = 10 << 30;
 
 /// How a store behaves.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Config {
     /// Registries.
     pub registry: RegistryConfig,
     /// Whether a tag that is known here serves when its registry cannot be reached.
     pub offline_ok: bool,
+    /// Time for which a registry is not asked again what a tag means.
+    pub tag_fresh: Duration,
+    /// Bytes of layers, manifests and configs that are kept as they came.
+    pub blobs_bytes: u64,
     /// Bytes of images above which those that registries can give again go, the least recently used first. `None`: what leaves a
     /// tenth of the file system free.
     pub quota_bytes: Option<u64>,
     /// URL of an object store that images are kept in, too, and come from: `file:///folder`, `s3://bucket/prefix`, `http(s)://host/prefix`.
     pub objects: Option<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            registry: RegistryConfig::default(),
+            offline_ok: false,
+            tag_fresh: TAG_FRESH_DEFAULT,
+            blobs_bytes: BLOBS_BYTES_DEFAULT,
+            quota_bytes: None,
+            objects: None,
+        }
+    }
 }
 
 /// A store cannot be opened.
@@ -115,7 +141,9 @@ pub(crate) struct Shared {
     builds: Mutex<BTreeMap<u64, Arc<Progress>>>,
     conversions: Semaphore,
     registry: Client,
+    asked: Mutex<Asked>,
     offline_ok: bool,
+    tag_fresh: Duration,
     quota_bytes: Option<u64>,
     remote: Option<Remote>,
     /// Images whose chunks are still to come.
@@ -128,7 +156,6 @@ impl Store {
     /// Opens the store in `dir`, made if need be, and mends what a kill left behind; within a tokio runtime. Nothing is garbage-collected yet:
     /// first take [`Store::lease`]s for what still runs, then call [`Store::collect`].
     pub fn open(dir: &Path, config: Config) -> Result<Self, StoreError> {
-        let registry = Client::new(config.registry).map_err(StoreError::Registry)?;
         let files = Files::open(dir)?;
         let failed = |error| StoreError::Io { path: dir.to_owned(), error };
         let chunks = Chunks::open(&files.chunks()).map_err(failed)?;
@@ -136,6 +163,8 @@ impl Store {
             config.objects.map(|url| Remote::open(&url).map_err(|problem| StoreError::Objects { url, problem }));
         let remote = remote.transpose()?;
         let (index, arriving) = files.load(&chunks, remote.is_some()).map_err(failed)?;
+        let blobs = Blobs::open(dir, config.blobs_bytes).map_err(failed)?;
+        let registry = Client::new(config.registry, blobs).map_err(StoreError::Registry)?;
         let shared = Shared {
             files,
             chunks,
@@ -145,7 +174,9 @@ impl Store {
             builds: Mutex::default(),
             conversions: Semaphore::new(CONVERSIONS_MAX),
             registry,
+            asked: Mutex::default(),
             offline_ok: config.offline_ok,
+            tag_fresh: config.tag_fresh,
             quota_bytes: config.quota_bytes,
             remote,
             arrivals: Mutex::default(),
@@ -170,8 +201,8 @@ impl Store {
         self.shared.index().named(&reference.to_string())
     }
 
-    /// Removes a name. The bytes go when no other name leads to them and the last lease has gone.
-    pub async fn remove(&self, reference: &str) -> Result<(), ImageError> {
+    /// Removes a name. The bytes go when no other name leads to them and the last lease has gone; whether a lease keeps them.
+    pub async fn remove(&self, reference: &str) -> Result<bool, ImageError> {
         let name = parse(reference)?.to_string();
         let shared = self.shared.clone();
         blocking(move || shared.remove(&name)).await
@@ -226,7 +257,7 @@ impl Shared {
         Some(Image { record, disk, arrival, lease: Lease::take(self, digest) })
     }
 
-    fn remove(&self, name: &str) -> Result<(), ImageError> {
+    fn remove(&self, name: &str) -> Result<bool, ImageError> {
         let digest = {
             let mut index = self.index();
             let digest = index.named_digest(name).ok_or_else(|| {
@@ -237,7 +268,7 @@ impl Shared {
             digest
         };
         self.collect(&digest);
-        Ok(())
+        Ok(self.leases.held(&digest))
     }
 
     /// Removes an image if nothing keeps it. Whether it went.

@@ -9,6 +9,21 @@ use std::path::PathBuf;
 use std::process::Command;
 use warren_image::Disk;
 
+use warren_image::{Ask, Image, Store};
+use warren_model::ImageAccess;
+use warren_proto::node::ImageError;
+
+/// Asks as somebody without a login of his own.
+pub(crate) trait Have {
+    fn have(&self, reference: &str) -> impl Future<Output = Result<Image, ImageError>> + Send;
+}
+
+impl Have for Store {
+    async fn have(&self, reference: &str) -> Result<Image, ImageError> {
+        self.ensure(reference, &ImageAccess::default(), Ask::IfStale).await
+    }
+}
+
 /// Bytes of a tar record.
 const RECORD: usize = 512;
 /// A time that a plain header can say.

@@ -285,7 +285,7 @@ impl Driver {
         let (seen, observations) = (self.handle.seen.clone(), services.observations.clone());
         let images = services.images.clone();
         let ensure = async {
-            let ensure = images.ensure(&spec.image);
+            let ensure = images.ensure(&spec.image, &spec.image_access, warren_image::Ask::IfStale);
             let mut ensure = std::pin::pin!(ensure);
             loop {
                 tokio::select! {

@@ -1,3 +1,4 @@
+use crate::images;
 use crate::world::{assert_clean, id, kill, open, running, shims, spec, until, with_image};
 use std::future::Future;
 use std::pin::Pin;
@@ -16,6 +17,8 @@ pub(crate) const ALL: &[(&str, Case)] = &[
     ("a_shim_that_died_unwatched_is_told_at_the_next_start", || Box::pin(died_unwatched())),
     ("a_lifetime_ends", || Box::pin(a_lifetime_ends())),
     ("no_secret_touches_the_disk", || Box::pin(no_secret_touches_the_disk())),
+    ("one_unseen_image", || Box::pin(images::one_unseen_image_is_pulled_and_converted_once())),
+    ("many_tags", || Box::pin(images::many_tags_cause_one_request_a_digest())),
     ("many_at_once", || Box::pin(many_at_once())),
 ];
 

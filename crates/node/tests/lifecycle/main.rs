@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod cases;
+mod images;
 mod world;
 
 use libtest_mimic::{Arguments, Trial};

@@ -1,10 +1,10 @@
 //! A node over simulated shims in a folder of its own.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use warren_model::egress::EgressPolicy;
-use warren_model::{SandboxId, SandboxSpec, Shape, Status};
-use warren_node::{Guests, Node, NodeConfig, SharedNode};
+use warren_model::{ImageAccess, Login, SandboxId, SandboxSpec, Shape, Status};
+use warren_node::{Guests, Node, NodeConfig, OpenError, SharedNode};
 use warren_proto::node::{NodeApi, Observation};
 
 /// Bound of every wait.
@@ -22,7 +22,16 @@ pub(crate) async fn open(dir: &Path) -> SharedNode {
         images: Default::default(),
         guests: Guests::Simulated,
     };
-    SharedNode(Node::open(config).await.unwrap())
+    let deadline = Instant::now() + WAIT;
+    loop {
+        match Node::open(config.clone()).await {
+            // A shim that another test starts has a copy of every open file, locks included, until its program begins.
+            Err(OpenError::Images(problem)) if problem.contains("in use") && Instant::now() < deadline => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            opened => return SharedNode(opened.unwrap()),
+        }
+    }
 }
 
 /// A node with the image [`IMAGE`].
@@ -45,6 +54,10 @@ pub(crate) fn id(bits: u128) -> SandboxId {
 
 pub(crate) fn spec() -> SandboxSpec {
     SandboxSpec {
+        image_access: ImageAccess {
+            owner: "user:1".into(),
+            login: Some(Login { user: "ann".into(), password: "canary-5f1c".into() }),
+        },
         name: "t".into(),
         image: IMAGE.into(),
         shape: Shape { vcpus: 1, memory_mib: 256 },

@@ -162,12 +162,13 @@ error_codes! {
     TimedOut 504 "timed_out" "The call did not end within its limit; what it began goes on." "Ask for the object's state, then repeat.";
     ImageBadReference 422 "image_bad_reference" "The image reference or the path to import is malformed." "Write `[registry/]name[:tag][@digest]`.";
     ImageNotFound 404 "image_not_found" "Neither this server nor the registry has the image." "Check name and tag; `warren images list` shows what is here.";
-    ImageAccessDenied 403 "image_access_denied" "The registry refused access." "Configure credentials for the registry.";
+    ImageAccessDenied 403 "image_access_denied" "The registry refused access." "Save a login with `warren registry add HOST`, or mend the one that is saved.";
     ImageWrongArchitecture 422 "image_wrong_architecture" "The image has no variant for this machine." "Use an image for this architecture.";
     ImageDigestMismatch 502 "image_digest_mismatch" "Content did not match its digest and was thrown away." "Repeat; if it stays so, the registry or mirror is broken.";
     ImageBadContent 422 "image_bad_content" "The image's content is malformed or tries to escape." "Rebuild the image.";
+    ImageIndexTooDeep 422 "image_index_too_deep" "The image is an index of indexes, nested deeper than 4." "Push the image with fewer indexes around it.";
     ImageRegistryUnreachable 502 "image_registry_unreachable" "The registry did not answer." "Check the network, or configure a mirror.";
-    ImageRateLimited 503 "image_rate_limited" "The registry limits the rate of pulls." "Wait, log in, or configure a mirror.";
+    ImageRateLimited 503 "image_rate_limited" "The registry limits the rate of pulls, also after waiting." "Wait, save a login with `warren registry add HOST`, or configure a mirror.";
     ImageNoSpace 507 "image_no_space" "The server's disk is full." "Remove images, or give it more disk.";
     ImageFailed 500 "image_failed" "Making the image ready failed for another reason." "See the message and the server's log.";
 }
@@ -196,7 +197,9 @@ mod tests {
     fn image_codes_are_all_known() {
         let of_node =
             ["bad_reference", "not_found", "access_denied", "wrong_architecture", "digest_mismatch", "bad_content"];
-        for code in of_node.into_iter().chain(["registry_unreachable", "rate_limited", "no_space", "failed"]) {
+        for code in
+            of_node.into_iter().chain(["index_too_deep", "registry_unreachable", "rate_limited", "no_space", "failed"])
+        {
             assert_eq!(ErrorCode::of_image_error(code).as_str(), format!("image_{code}"));
         }
         assert_eq!(ErrorCode::of_image_error("new"), ErrorCode::ImageFailed);

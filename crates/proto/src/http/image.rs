@@ -8,6 +8,9 @@ use utoipa::ToSchema;
 pub struct PullImage {
     /// Any reference that a sandbox could name.
     pub reference: String,
+    /// Team whose saved login is used; the caller's own, if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub team_id: Option<String>,
 }
 
 /// Body of `POST /images/import`.
@@ -34,6 +37,9 @@ pub struct Image {
     pub created_at: Timestamp,
     /// `amd64` or `arm64`.
     pub architecture: String,
+    /// Whether it came through a saved login, so that who has none may not use it.
+    #[serde(default)]
+    pub private: bool,
     /// `ENV`.
     pub env: BTreeMap<String, String>,
     /// `USER`.
@@ -51,6 +57,16 @@ pub struct Image {
 pub struct Images {
     /// All of them, by reference.
     pub images: Vec<Image>,
+}
+
+/// Answer of `DELETE /images/local`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageRemoved {
+    /// Those that are left, by reference.
+    pub images: Vec<Image>,
+    /// Whether sandboxes use the removed one: its bytes stay until they have ended.
+    pub in_use: bool,
 }
 
 /// Answer of `GET /images/builds`.
@@ -74,6 +90,12 @@ pub struct ImageBuildState {
     pub bytes_done: u64,
     /// Bytes of the step, if known.
     pub bytes_total: Option<u64>,
+    /// Layers done of the step.
+    pub layers_done: u64,
+    /// Layers of the image, if known.
+    pub layers_total: Option<u64>,
+    /// What it waits for now, for people: its turn, or a registry that limits the rate of requests.
+    pub waiting: Option<String>,
 }
 
 /// Body of `POST /images/gc`.
@@ -142,6 +164,7 @@ impl From<crate::node::ImageRecord> for Image {
             size_bytes: record.size_bytes,
             created_at: Timestamp::from_ms(record.created_at_ms),
             architecture: record.architecture,
+            private: record.private,
             env: record.env,
             user: record.user,
             workdir: record.workdir,
@@ -159,6 +182,9 @@ impl From<crate::node::ImageBuild> for ImageBuildState {
             step: build.step,
             bytes_done: build.bytes_done,
             bytes_total: build.bytes_total,
+            layers_done: build.layers_done,
+            layers_total: build.layers_total,
+            waiting: build.waiting,
         }
     }
 }

@@ -13,6 +13,7 @@ mod image;
 mod jobs;
 mod list;
 mod login;
+mod registry;
 mod sandbox;
 mod secret;
 mod spec;
@@ -29,11 +30,16 @@ pub use egress::{EgressLists, EgressStatus};
 pub use error::{Detail, ErrorBody, ErrorCode, FieldError, Invalid, Location};
 pub use gateway::GatewayAuth;
 pub use image::{
-    CollectImages, CollectedImage, Image, ImageBuildState, ImageBuilds, Images, ImagesCollected, ImportImage, PullImage,
+    CollectImages, CollectedImage, Image, ImageBuildState, ImageBuilds, ImageRemoved, Images, ImagesCollected,
+    ImportImage, PullImage,
 };
 pub use jobs::{JobError, JobErrorCode, JobKey, JobStatus, JobsAnswer, JobsQuery};
 pub use list::{ListQuery, SandboxList};
 pub use login::{ApproveChallenge, Challenge, ChallengeStatus, NewChallenge};
+pub use registry::{
+    CheckDockerImage, CheckImage, DockerImageCheck, ImageCheck, NewRegistryCredential, RegistryCredential,
+    RegistryCredentials,
+};
 pub use sandbox::{Created, Sandbox};
 pub use secret::{ChangeSecret, NewSecret, Secret, SecretAnswer, Secrets};
 pub use status::{

@@ -38,6 +38,8 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
         Ok(SandboxSpec {
             name: request.name.clone(),
             image,
+            // Known once it is clear whose it is.
+            image_access: Default::default(),
             shape,
             disk_mib,
             timeout,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tokio::sync::broadcast;
 use warren_model::egress::EgressPolicy;
-use warren_model::{EndReason, ErrorType, SandboxId, SandboxSpec, Status};
+use warren_model::{EndReason, ErrorType, ImageAccess, SandboxId, SandboxSpec, Status};
 
 /// Bounds of the node API, each with its unit.
 pub mod limits {
@@ -48,8 +48,11 @@ pub trait NodeApi: Send + Sync + 'static {
     /// State of background jobs of one sandbox, in order.
     async fn jobs(&self, id: &SandboxId, job_ids: Vec<String>) -> Result<Vec<crate::guest::JobState>, NodeError>;
 
-    /// Makes an image ready; answers its record. `progress` sees every step.
-    async fn pull_image(&self, reference: &str) -> Result<ImageRecord, ImageError>;
+    /// Makes an image ready; answers its record. A registry is always asked what a tag means now.
+    async fn pull_image(&self, reference: &str, access: &ImageAccess) -> Result<ImageRecord, ImageError>;
+
+    /// Whether an image could be had, without fetching it: the digest that it has here or at its registry.
+    async fn check_image(&self, reference: &str, access: &ImageAccess) -> Result<String, ImageError>;
 
     /// Takes an OCI layout, docker-archive or root file system tar from the node's file system under a name of one's own.
     async fn import_image(&self, path: PathBuf, name: &str) -> Result<ImageRecord, ImageError>;
@@ -57,8 +60,8 @@ pub trait NodeApi: Send + Sync + 'static {
     /// Images on this node.
     async fn images(&self) -> Result<Vec<ImageRecord>, ImageError>;
 
-    /// Removes a name; its bytes go when no sandbox uses them.
-    async fn remove_image(&self, reference: &str) -> Result<(), ImageError>;
+    /// Removes a name; its bytes go when no sandbox uses them. Whether one does.
+    async fn remove_image(&self, reference: &str) -> Result<bool, ImageError>;
 
     /// Pulls and conversions under way.
     async fn image_builds(&self) -> Vec<ImageBuild>;
@@ -118,6 +121,12 @@ pub struct ImageBuild {
     pub bytes_done: u64,
     /// Bytes of the step, if known.
     pub bytes_total: Option<u64>,
+    /// Layers done of the step.
+    pub layers_done: u64,
+    /// Layers of the image, if known.
+    pub layers_total: Option<u64>,
+    /// What it waits for now, for people.
+    pub waiting: Option<String>,
 }
 
 /// An image on a node.
@@ -143,6 +152,9 @@ pub struct ImageRecord {
     pub cmd: Vec<String>,
     /// `amd64` or `arm64`.
     pub architecture: String,
+    /// Whether it came through somebody's saved login, so that it is not everybody's to see.
+    #[serde(default)]
+    pub private: bool,
 }
 
 /// What a garbage collection did, or would do.
@@ -226,7 +238,7 @@ pub enum NodeError {
 }
 
 /// Why an image could not be had. `code` is stable: `bad_reference`, `not_found`, `access_denied`, `wrong_architecture`,
-/// `digest_mismatch`, `bad_content`, `registry_unreachable`, `rate_limited`, `no_space`, `in_use`, `failed`.
+/// `digest_mismatch`, `bad_content`, `index_too_deep`, `registry_unreachable`, `rate_limited`, `no_space`, `in_use`, `failed`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reference}: {message}")]
 pub struct ImageError {

@@ -4,6 +4,18 @@ use crate::commands::Context;
 use crate::failure::{Exit, Failure};
 use std::path::Path;
 
+/// What to do about a file that cannot be taken; the remedies for images of registries would mislead.
+fn hint(code: Option<&str>) -> Option<&'static str> {
+    match code? {
+        "image_not_found" => Some("the path is one of the server's machine: is it there?"),
+        "image_access_denied" => Some("let the server's user read it"),
+        "image_bad_content" => {
+            Some("give an OCI layout (directory or tar), what `docker save` wrote, or the tar of a root file system")
+        }
+        _ => None,
+    }
+}
+
 /// Takes an image from the server's file system under a name.
 pub(super) async fn run(context: &Context, path: &Path, name: &str) -> Result<Exit, Failure> {
     // The server has another working directory than the user.
@@ -14,8 +26,11 @@ pub(super) async fn run(context: &Context, path: &Path, name: &str) -> Result<Ex
     };
     let image = watched(context, name, || context.api.import_image(text, name)).await;
     let image = image.map_err(|error| {
-        let failure = Failure::from(error).about(text);
-        if absolute.exists() { failure } else { failure.hint("the path is one of the server's machine") }
+        let failure = match hint(error.code()) {
+            Some(hint) => Failure::new(error.to_string()).hint(hint),
+            None => Failure::from(error),
+        };
+        failure.about(text)
     })?;
     context.printer.show(&ImageView { image })?;
     Ok(Exit::Success)

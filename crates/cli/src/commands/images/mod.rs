@@ -1,5 +1,6 @@
 //! `warren images ...`.
 
+mod builds;
 mod gc;
 mod import;
 mod list;
@@ -8,7 +9,7 @@ mod pull;
 mod remove;
 mod view;
 
-pub(crate) use making::build_text;
+pub(crate) use making::{Waits, build_text};
 
 use super::Context;
 use crate::args::ImagesCommand;
@@ -20,6 +21,7 @@ pub(crate) async fn dispatch(context: &Context, command: ImagesCommand) -> Resul
         ImagesCommand::Pull(args) => pull::run(context, &args.reference).await,
         ImagesCommand::Import(args) => import::run(context, &args.path, &args.name).await,
         ImagesCommand::List => list::run(context).await,
+        ImagesCommand::Builds => builds::run(context).await,
         ImagesCommand::Remove(args) => remove::run(context, &args.references).await,
         ImagesCommand::Gc(args) => gc::run(context, &args).await,
     }

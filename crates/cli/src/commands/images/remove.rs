@@ -1,31 +1,16 @@
 use crate::commands::Context;
+use crate::commands::removed::RemovedView;
 use crate::failure::{Exit, Failure};
-use crate::printer::{View, say, visible};
-use serde_json::json;
-
-struct RemovedView(Vec<String>);
-
-impl View for RemovedView {
-    fn table(&self) -> String {
-        self.0.iter().map(|reference| format!("{} removed\n", visible(reference))).collect()
-    }
-
-    fn json(&self) -> serde_json::Value {
-        json!({ "removed": self.0 })
-    }
-
-    fn ids(&self) -> Vec<String> {
-        self.0.clone()
-    }
-}
+use crate::printer::say;
 
 /// Removes names; fails if one of them could not be removed, after having tried them all.
 pub(super) async fn run(context: &Context, references: &[String]) -> Result<Exit, Failure> {
-    let mut removed = RemovedView(Vec::new());
+    let mut removed = RemovedView::default();
     let mut exit = Exit::Success;
     for reference in references {
         match context.api.remove_image(reference).await {
-            Ok(()) => removed.0.push(reference.clone()),
+            Ok(false) => removed.add(reference.clone(), ""),
+            Ok(true) => removed.add(reference.clone(), "; its bytes stay until the sandboxes that use it have ended"),
             Err(error) => {
                 Failure::from(error).about(reference).lines().iter().for_each(|line| say(line));
                 exit = Exit::Failure;

@@ -1,9 +1,6 @@
-use crate::printer::{Table, View, human_size, short_duration};
+use crate::printer::{Table, View, human_size, short_digest, short_duration};
 use serde_json::{Value, json};
-use warren_proto::http::Image;
-
-/// Characters of a digest that people need to tell images apart.
-const DIGEST_SHOWN: usize = 12;
+use warren_proto::http::{Image, ImageBuildState};
 
 /// Images of the server.
 #[derive(Debug)]
@@ -17,6 +14,35 @@ pub(super) struct ImagesView {
 #[derive(Debug)]
 pub(super) struct ImageView {
     pub(super) image: Image,
+}
+
+/// Pulls and conversions under way.
+#[derive(Debug)]
+pub(super) struct BuildsView {
+    pub(super) builds: Vec<ImageBuildState>,
+}
+
+impl View for BuildsView {
+    fn table(&self) -> String {
+        let mut table = Table::new(&["ID", "REFERENCE", "STEP", "LAYERS", "BYTES", "WAITS FOR"]);
+        for build in &self.builds {
+            let of = |total: Option<String>| total.map_or(String::new(), |total| format!(" of {total}"));
+            let layers = format!("{}{}", build.layers_done, of(build.layers_total.map(|n| n.to_string())));
+            let bytes = format!("{}{}", human_size(build.bytes_done), of(build.bytes_total.map(human_size)));
+            let waiting = build.waiting.clone().unwrap_or_else(|| "-".to_owned());
+            let (id, reference, step) = (build.id.clone(), build.reference.clone(), build.step.clone());
+            table.row([id, reference, step, layers, bytes, waiting]);
+        }
+        table.render()
+    }
+
+    fn json(&self) -> Value {
+        json!({ "builds": self.builds })
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.builds.iter().map(|build| build.id.clone()).collect()
+    }
 }
 
 impl View for ImagesView {
@@ -53,11 +79,6 @@ impl View for ImageView {
     fn ids(&self) -> Vec<String> {
         vec![self.image.reference.clone()]
     }
-}
-
-fn short_digest(digest: &str) -> String {
-    let hex = digest.split_once(':').map_or(digest, |(_, hex)| hex);
-    hex.chars().take(DIGEST_SHOWN).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-use crate::printer::{Table, View, fields, short_duration};
+use crate::printer::{Table, View, fields, short_digest, short_duration};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use warren_model::Status;
@@ -20,13 +20,25 @@ pub(super) struct DetailView {
 
 impl View for ListView {
     fn table(&self) -> String {
-        let mut table = Table::new(&["ID", "NAME", "IMAGE", "STATUS", "RESOURCES", "LABELS", "AGE", "EXPIRES"]);
+        let mut table =
+            Table::new(&["ID", "NAME", "IMAGE", "DIGEST", "STATUS", "RESOURCES", "LABELS", "AGE", "EXPIRES"]);
         for sandbox in &self.list.sandboxes {
             let age = short_duration(self.now_ms.saturating_sub(sandbox.created_at.as_ms()) / 1000);
             let labels = if sandbox.labels.is_empty() { "-".to_owned() } else { sandbox.labels.join(", ") };
             let (id, name, image) = (sandbox.id.clone(), sandbox.name.clone(), sandbox.docker_image.clone());
             let status = status(sandbox).as_str().to_owned();
-            table.row([id, name, image, status, resources(sandbox), labels, age, expires(sandbox, self.now_ms)]);
+            let digest = sandbox.image_digest.as_deref().map_or("-".to_owned(), short_digest);
+            table.row([
+                id,
+                name,
+                image,
+                digest,
+                status,
+                resources(sandbox),
+                labels,
+                age,
+                expires(sandbox, self.now_ms),
+            ]);
         }
         let mut text = table.render();
         if self.list.has_next {
@@ -122,6 +134,7 @@ fn list_entry(sandbox: &Sandbox) -> Value {
         "id": sandbox.id,
         "name": sandbox.name,
         "image": sandbox.docker_image,
+        "image_digest": sandbox.image_digest,
         "status": sandbox.status,
         "resources": resources(sandbox),
         "region": sandbox.region,

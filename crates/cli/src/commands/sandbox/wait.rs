@@ -1,5 +1,5 @@
 use crate::commands::Context;
-use crate::commands::images::build_text;
+use crate::commands::images::{Waits, build_text};
 use crate::failure::Failure;
 use crate::printer::Progress;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ const FAULTS_MAX: u32 = 10;
 pub(super) async fn until_running(context: &Context, sandbox: &Sandbox) -> Result<(), Failure> {
     let id = sandbox.id.as_str();
     let progress = Progress::new(&context.printer, "starting");
+    let mut waits = Waits::default();
     let began = Instant::now();
     let mut faults = 0;
     while began.elapsed() < WAIT_MAX {
@@ -29,7 +30,7 @@ pub(super) async fn until_running(context: &Context, sandbox: &Sandbox) -> Resul
                 if is_running(&snapshot)? {
                     return Ok(());
                 }
-                show(context, &progress, &snapshot).await;
+                show(context, &progress, &mut waits, &snapshot).await;
             }
             Err(error) if faults < FAULTS_MAX && error.is_lost() => faults += 1,
             Err(error) => return Err(Failure::from(error).about(id)),
@@ -54,7 +55,7 @@ fn is_running(snapshot: &StatusSnapshot) -> Result<bool, Failure> {
     })
 }
 
-async fn show(context: &Context, progress: &Progress, snapshot: &StatusSnapshot) {
+async fn show(context: &Context, progress: &Progress, waits: &mut Waits, snapshot: &StatusSnapshot) {
     let Some(build_id) = snapshot.pending_image_build_id.as_deref() else {
         return progress.step(
             &format!("{} is {}", snapshot.sandbox_id, Status::from(snapshot.status).as_str()),
@@ -65,7 +66,10 @@ async fn show(context: &Context, progress: &Progress, snapshot: &StatusSnapshot)
     // Only for the picture: without it the wait goes on all the same.
     let builds = context.api.image_builds().await.map(|answer| answer.builds).unwrap_or_default();
     match builds.iter().find(|build| build.id == build_id) {
-        Some(build) => progress.step(&build_text(build), Some(build.bytes_done), build.bytes_total),
+        Some(build) => {
+            waits.tell(context, build);
+            progress.step(&build_text(build), Some(build.bytes_done), build.bytes_total);
+        }
         None => progress.step("making the image ready", None, None),
     }
 }

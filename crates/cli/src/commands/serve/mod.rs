@@ -104,6 +104,8 @@ fn node_config(args: &ServeArgs, data_dir: &Path) -> Result<NodeConfig, ServeErr
         images: warren_image::Config {
             quota_bytes: args.image_quota.map(|gib| gib.saturating_mul(1 << 30)),
             objects: args.objects.clone(),
+            tag_fresh: Duration::from_secs(args.tag_fresh_secs),
+            blobs_bytes: args.layer_cache_gb.saturating_mul(1 << 30),
             ..registries::load(args.registries.as_deref(), data_dir)?
         },
         guests: Default::default(),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use warren_image::{Config, Credential, RegistryConfig};
+use std::time::Duration;
+use warren_image::{Config, RegistryConfig};
+use warren_model::Login;
 
 /// Where the file is if nobody says otherwise, in the data directory.
 pub(super) const FILE_DEFAULT: &str = "registries.toml";
@@ -20,15 +22,17 @@ struct File {
     #[serde(default)]
     mirrors: BTreeMap<String, Vec<String>>,
     #[serde(default)]
-    credentials: BTreeMap<String, Login>,
+    credentials: BTreeMap<String, LoginEntry>,
     /// Whether a tag that is known here serves while its registry cannot be reached.
     #[serde(default = "yes")]
     offline_ok: bool,
+    /// Longest time that one request waits in all while its registry limits the rate of requests, seconds.
+    rate_limit_wait_secs: Option<u64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Login {
+struct LoginEntry {
     user: String,
     password: String,
 }
@@ -61,10 +65,13 @@ fn read(path: &Path) -> io::Result<String> {
 fn parse(text: &str) -> Result<Config, String> {
     // The message alone: a quoted line could be one with a password.
     let file: File = toml::from_str(text).map_err(|error| error.message().to_owned())?;
-    let login = |(host, login): (String, Login)| (host, Credential { user: login.user, password: login.password });
+    let login = |(host, login): (String, LoginEntry)| (host, Login { user: login.user, password: login.password });
     let credentials = file.credentials.into_iter().map(login).collect();
-    let registry = RegistryConfig { mirrors: file.mirrors, credentials };
-    Ok(Config { registry, offline_ok: file.offline_ok, ..Config::default() })
+    let mut registry = RegistryConfig { mirrors: file.mirrors, credentials, ..Default::default() };
+    if let Some(secs) = file.rate_limit_wait_secs {
+        registry.rate_wait_max = Duration::from_secs(secs);
+    }
+    Ok(Config { registry, offline_ok: file.offline_ok, ..Default::default() })
 }
 
 #[cfg(test)]
