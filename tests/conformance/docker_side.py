@@ -43,6 +43,21 @@ class Docker:
         assert done.returncode == 0, (words, done.stderr)
         return done.stdout.strip()
 
+    def _enter(self, *command: str) -> list[str]:
+        assert self._process
+        return ["nsenter", f"--net=/proc/{self._process.pid}/ns/net", *command]
+
+    def inside(self, *command: str) -> None:
+        """Runs a command in the daemon's network namespace."""
+        subprocess.run(self._enter(*command), check=True, timeout=COMMAND_SECS)
+
+    def inside_ok(self, *command: str) -> bool:
+        return subprocess.run(self._enter(*command), capture_output=True, timeout=COMMAND_SECS).returncode == 0
+
+    def start_inside(self, *command: str) -> subprocess.Popen[bytes]:
+        """Starts what the caller ends."""
+        return subprocess.Popen(self._enter(*command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
     def pids(self, container: str) -> list[int]:
         """The container's first process and the shim that watches it."""
         pid = int(self("inspect", "--format", "{{.State.Pid}}", container))

@@ -65,6 +65,11 @@ def pss_kib(pid: int) -> int:
     return _field(Path(f"/proc/{pid}/smaps_rollup"), "Pss:")
 
 
+def peak_kib(pid: int) -> int:
+    """The most memory that it ever had resident."""
+    return _field(Path(f"/proc/{pid}/status"), "VmHWM:")
+
+
 def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 

@@ -37,7 +37,7 @@ class Registry:
     def url(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.address}"
 
-    def start(self) -> Registry:
+    def write_config(self) -> Path:
         self.folder.mkdir(parents=True, exist_ok=True)
         auth = ""
         if self.htpasswd:
@@ -50,6 +50,10 @@ class Registry:
             f"version: 0.1\nlog:\n  accesslog:\n    disabled: false\nstorage:\n  filesystem:\n    rootdirectory: {content}\n"
             f"http:\n  addr: {self.address}\n{tls}{auth}"
         )
+        return config
+
+    def start(self) -> Registry:
+        config = self.write_config()
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(["docker-registry", "serve", str(config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         waiting.until(self._ready, READY_SECS, f"the registry answers; see {self.log}")

@@ -236,7 +236,9 @@ struct Fetching<'a> {
 impl<'a> Fetching<'a> {
     /// `None` if another fetches it.
     fn begin(windows: &'a Mutex<HashSet<usize>>, first: usize) -> Option<Self> {
-        lock(windows).insert(first).then_some(Self { windows, first })
+        // Not with `then_some`: that makes the mark, and drops it, even where it is not wanted.
+        let is_first = lock(windows).insert(first);
+        is_first.then(|| Self { windows, first })
     }
 }
 
