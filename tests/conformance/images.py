@@ -5,6 +5,7 @@
 | user      | glibc, with ENV, USER and WORKDIR, and an account of its own                 |
 | musl      | musl's C library, BusyBox's tools, no bash                                   |
 | static    | one static binary and nothing else: no shell, no /etc, no /tmp               |
+| nix       | everything in /nix/store, a link for /bin/sh; no /usr, /lib, /etc or /tmp     |
 | torture   | glibc, and three layers of links, modes, capabilities, xattrs and whiteouts  |
 | many      | static, and 100,000 small files                                              |
 | entry     | glibc, with an ENTRYPOINT that would swallow any command                     |
@@ -25,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oci import Image, Layer, LayerTar, digest
+from server import Server
 
 DEBIAN_SUITE = "bookworm"
 DEBIAN_MIRROR = os.environ.get("WARREN_TEST_DEBIAN_MIRROR", "http://deb.debian.org/debian")
@@ -43,6 +45,11 @@ int main(int argc, char **argv) {
     return 7;
 }
 """
+
+
+def converted_disk(server: Server, digest: str) -> Path:
+    """The raw ext4 file that the server made of an image, `digest` as it shows it."""
+    return server.data_dir / "images/disks" / (digest.removeprefix("sha256:") + ".ext4")
 
 
 class Images:
@@ -103,6 +110,10 @@ class Images:
     def _static(self) -> Image:
         return Image([LayerTar().directory("bin").add("bin/hello", data=_static_binary(), mode=0o755).layer()], entrypoint=["/bin/hello"])
 
+    def _nix(self) -> Image:
+        path = f"/{NIX_STORE}/2ccc-hello/bin:/{NIX_STORE}/1bbb-busybox/bin"
+        return Image([_nix_layer()], env={"PATH": path}, cmd=["hello"])
+
     def _torture(self) -> Image:
         base = self.get("glibc")
         return base.with_config(layers=[*base.layers, *_torture_layers()])
@@ -144,10 +155,17 @@ def _static_binary() -> bytes:
     return _compile(["musl-gcc", "-static", "-s"], STATIC_C)
 
 
+def _busybox() -> bytes:
+    return Path(shutil.which("busybox") or "/bin/busybox").read_bytes()
+
+
+def _musl_loader() -> bytes:
+    return Path("/lib/ld-musl-x86_64.so.1").resolve().read_bytes()
+
+
 def _musl_layer() -> Layer:
     """A root like Alpine's: musl as the C library, BusyBox for everything else."""
-    busybox = Path(shutil.which("busybox") or "/bin/busybox").read_bytes()
-    loader = Path("/lib/ld-musl-x86_64.so.1").resolve().read_bytes()
+    busybox, loader = _busybox(), _musl_loader()
     applets = subprocess.run(["busybox", "--list"], capture_output=True, text=True, check=True).stdout.split()
     tar = LayerTar()
     for folder in ("bin", "dev", "etc", "home", "lib", "proc", "root", "run", "sbin", "sys", "usr", "usr/bin", "usr/sbin", "var"):
@@ -162,6 +180,22 @@ def _musl_layer() -> Layer:
     tar.add("etc/passwd", data=b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")
     tar.add("etc/group", data=b"root:x:0:\nnogroup:x:65534:\n")
     return tar.layer()
+
+
+NIX_STORE = "nix/store"
+
+
+def _nix_layer() -> Layer:
+    """A root as Nix makes it: a dynamic program whose loader is in the store too."""
+    loader = f"{NIX_STORE}/0aaa-musl/lib/ld-musl-x86_64.so.1"
+    tar = LayerTar().directory("nix").directory(NIX_STORE, mode=0o1775, gid=30000)
+    for package, folder in (("0aaa-musl", "lib"), ("1bbb-busybox", "bin"), ("2ccc-hello", "bin")):
+        tar.directory(f"{NIX_STORE}/{package}", mode=0o555).directory(f"{NIX_STORE}/{package}/{folder}", mode=0o555)
+    tar.add(loader, data=_musl_loader(), mode=0o555).add(f"{NIX_STORE}/1bbb-busybox/bin/busybox", data=_busybox(), mode=0o555)
+    for applet in ("sh", "id", "cat", "ls", "readlink", "stat", "wc"):
+        tar.symlink(f"{NIX_STORE}/1bbb-busybox/bin/{applet}", "busybox")
+    tar.add(f"{NIX_STORE}/2ccc-hello/bin/hello", data=_compile(["musl-gcc", f"-Wl,--dynamic-linker=/{loader}"], STATIC_C), mode=0o555)
+    return tar.directory("bin").symlink("bin/sh", f"/{NIX_STORE}/1bbb-busybox/bin/sh").layer()
 
 
 def _many_tar() -> bytes:

@@ -5,6 +5,7 @@ All on images that bring no kernel modules and no module loader. Under software 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -251,14 +252,23 @@ def test_jobs_and_files_below_systemd(systemd: Shell, systemd_id: str, client: S
     assert systemd("cat /mnt/mounted/f") == "deep"
 
 
-def test_killing_everything_spares_systemd_and_us(create: Any, client: SandboxClient, registry: Registry):
+def test_killing_everything_spares_systemd_and_power_off_ends_in_order(create: Any, client: SandboxClient, registry: Registry):
     sandbox = create(image=registry.reference("machine"), memory_gb=0.75, cpu_cores=2, start_command={"executable": "/lib/systemd/systemd", "args": ["--system"]})
     shell = shell_in(client, sandbox.id)
     waiting.until(lambda: shell("systemctl is-active dbus 2>/dev/null || :") == "active\n", SYSTEMD_READY_SECS, "systemd boots")
     client.execute_command(sandbox.id, "kill -9 -1", timeout=CALL_SECS)
     assert shell("ps -p 1 -o comm=") == "systemd\n"
-    # What a delete sends: units end in order, and then commands go on without.
-    shell(r"printf '[Service]\nExecStart=/bin/sleep infinity\nExecStop=/bin/touch /stopped-in-order\n' > /etc/systemd/system/bye.service; systemctl daemon-reload; systemctl start bye")
-    client.execute_command(sandbox.id, "kill -s RTMIN+3 1", timeout=CALL_SECS)
-    try_it = lambda: client.execute_command(sandbox.id, "test -e /stopped-in-order && ps -p 1 -o comm=", timeout=CALL_SECS).stdout
-    waiting.until(lambda: try_it() == "init\n", SYSTEMD_READY_SECS, "systemd has halted and commands run still")
+    # A restart is that of the init and of all that runs below it.
+    shell("echo before > /run/gone && echo before > /kept; touch /dev/shm/marker; mkdir -p /mnt/x")
+    client.execute_command(sandbox.id, "systemctl reboot", timeout=CALL_SECS)
+    again = lambda: client.execute_command(sandbox.id, "test ! -e /run/gone && systemctl is-active dbus", timeout=CALL_SECS).stdout
+    waiting.until(lambda: again() == "active\n", SYSTEMD_READY_SECS, "systemd has booted again")
+    assert shell("ps -p 1 -o comm=; cat /kept") == "systemd\nbefore\n"
+    # What a delete sends: units end in order, and then the machine is off.
+    shell(r"printf '[Service]\nExecStart=/bin/sleep infinity\nExecStop=/bin/sh -c "echo stopped in order > /dev/console"\n' > /etc/systemd/system/bye.service; systemctl daemon-reload; systemctl start bye")
+    with contextlib.suppress(Exception):
+        # It may end with the machine.
+        client.execute_command(sandbox.id, "systemctl poweroff", timeout=CALL_SECS)
+    ended = waiting.until(lambda: (s := client.get(sandbox.id)).status != "RUNNING" and s, SYSTEMD_READY_SECS, "the sandbox is over")
+    assert (ended.status, ended.error_type) == ("TERMINATED", "POWERED_OFF"), ended
+    assert "switched the machine off" in client.get_logs(sandbox.id)

@@ -4,15 +4,15 @@ use crate::END_FILE;
 use crate::api::{self, Requests};
 use crate::channel::{self, Channel, GuestSender};
 use crate::console::Console;
-use crate::guest::{self, Guest};
+use crate::guest::{self, AskError, Guest};
 use crate::machine::{self, Event};
-use crate::start::{Parts, Started, start};
+use crate::start::{Parts, StartError, Started, start};
 use hyper::Method;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use warren_model::EndReason;
-use warren_proto::guest::{GuestStatus, Shutdown, paths};
+use warren_proto::guest::{GuestStatus, IMAGE_UNUSABLE, Shutdown, paths};
 use warren_proto::shim::{Boot, End, ShimState, Terminate, limits};
 
 /// Time to ask a guest for its last words.
@@ -25,6 +25,8 @@ const REOPEN_WAIT: Duration = Duration::from_secs(5);
 const VMM_DEATH_WAIT: Duration = Duration::from_millis(500);
 /// Lines of console that explain a death.
 const CONSOLE_LINES: usize = 12;
+/// Longest wait for an init to switch its machine off: longer than any sandbox lives.
+const POWER_OFF_WAIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Wall clock, nanoseconds since 1970.
 pub(crate) fn now_nanos() -> u64 {
@@ -132,6 +134,9 @@ impl Driver {
                 self.apply(Event::Started { now_ms: now_ms(), steps_ms });
                 Ok(channel)
             }
+            Err(StartError::Init(AskError::Failed { code, message, .. })) if code == IMAGE_UNUSABLE => {
+                Err(Over::by_itself(EndReason::ImageUnusable, message))
+            }
             Err(error) => {
                 let console = self.console.tail(CONSOLE_LINES);
                 let message = format!("the machine did not start: {error}\n{console}");
@@ -146,13 +151,14 @@ impl Driver {
             return Over::by_itself(EndReason::StartFailed, "the machine is missing after its start");
         };
         let mut open = true;
+        let mut power_off = Box::pin(power_off(self.sender().filter(|_| self.has_start_command)));
         loop {
             // Order: a terminate beats all; then what the VMM says, its death included; then the rest.
             tokio::select! {
                 biased;
                 Some(terminate) = self.requests.terminate.recv() => return Over::asked(terminate),
                 event = vm.next_event() => match event {
-                    Some(event) if event.name == "SHUTDOWN" => return self.guest_ended(),
+                    Some(event) if event.name == "SHUTDOWN" => return self.guest_ended(event.data["reason"].as_str()),
                     Some(_) => {}
                     // The machine protocol closes with QEMU. One that closed it and lives on is of no use.
                     None => return self.vmm_died(tokio::time::timeout(VMM_DEATH_WAIT, vm.wait()).await),
@@ -166,6 +172,9 @@ impl Driver {
                 }
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
                 Some((kills, last)) = self.requests.oom.recv() => self.apply(Event::OutOfMemory { kills, last }),
+                () = &mut power_off => {
+                    return Over::by_itself(EndReason::PoweredOff, "the sandbox's init switched the machine off");
+                }
                 _ = &mut channel.closed, if open => {
                     let exchange = self.guest.send_replace(None).and_then(|guest| guest.exchange);
                     tracing::warn!("guest channel lost, opening it again");
@@ -176,6 +185,7 @@ impl Driver {
                     };
                     if let Some(again) = reopened {
                         self.guest.send_replace(Some(Guest { sender: again.sender.clone(), exchange }));
+                        power_off.set(self::power_off(self.sender().filter(|_| self.has_start_command)));
                         channel = again;
                         open = true;
                     }
@@ -217,11 +227,15 @@ impl Driver {
         Over::by_itself(EndReason::VmmDied, message.trim_end())
     }
 
-    /// The guest's kernel stopped: by its own wish or by a panic. The console tells which.
-    fn guest_ended(&self) -> Over {
+    /// The guest's kernel stopped: by its own wish or by a panic. `how`, QEMU's word for it, and the console tell which.
+    fn guest_ended(&self, how: Option<&str>) -> Over {
         let console = self.console.tail(CONSOLE_LINES);
         let out_of_memory = console.contains("Out of memory") || console.contains("System is deadlocked on memory");
-        let (reason, what) = if out_of_memory {
+        let (reason, what) = if how == Some("guest-shutdown") {
+            (EndReason::PoweredOff, "the guest switched its machine off")
+        } else if console.contains("reboot: Restarting system") {
+            (EndReason::PoweredOff, "the guest restarted its machine, which ends a sandbox")
+        } else if out_of_memory {
             (EndReason::OutOfMemory, "the guest ran out of memory and stopped")
         } else {
             (EndReason::GuestDied, "the guest stopped")
@@ -265,6 +279,18 @@ impl Driver {
         }
         status(sender).await.unwrap_or_default()
     }
+}
+
+/// Resolves when the start command, an init, has switched the machine off; never where there is none, or when the channel breaks.
+async fn power_off(sender: Option<GuestSender>) {
+    if let Some(sender) = sender {
+        let path = paths::POWER_OFF;
+        let told = guest::ask::<serde_json::Value>(sender, Method::GET, path, None::<&()>, POWER_OFF_WAIT).await;
+        if told.is_ok() {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 async fn status(sender: GuestSender) -> Option<GuestStatus> {

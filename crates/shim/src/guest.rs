@@ -47,6 +47,8 @@ pub enum AskError {
     Failed {
         /// What was asked.
         path: &'static str,
+        /// The agent's code; empty where it gave none.
+        code: String,
         /// The agent's words.
         message: String,
     },
@@ -79,8 +81,9 @@ pub async fn ask<A: DeserializeOwned>(
         let bytes = body.map_err(|e| broken(e.to_string()))?.to_bytes();
         if !status.is_success() {
             let error: Option<GuestError> = serde_json::from_slice(&bytes).ok();
-            let message = error.map_or_else(|| format!("status {status}"), |e| e.message);
-            return Err(AskError::Failed { path, message });
+            let (code, message) =
+                error.map_or_else(|| (String::new(), format!("status {status}")), |e| (e.code, e.message));
+            return Err(AskError::Failed { path, code, message });
         }
         serde_json::from_slice(&bytes).map_err(|e| broken(format!("unreadable answer: {e}")))
     };
