@@ -99,8 +99,8 @@ pub struct Launched {
     pub exit: oneshot::Receiver<Exit>,
 }
 
-/// Starts a command. Synchronous: its process runs when this returns. A first process of its own gets no cgroup: it makes and rules them
-/// itself, from the root on.
+/// Starts a command. Synchronous: its process runs when this returns. A first process gets the cgroup that its world names, or none, and then rules
+/// them all.
 pub fn launch(
     command: &Command<'_>,
     defaults: &Defaults,
@@ -133,7 +133,7 @@ pub fn launch(
         world,
     };
     let spawned = match world {
-        World::New => spawn(&plan).map(|pid| (pid, None)),
+        World::New(cgroup) => spawn(&Launch { cgroup, ..plan }).map(|pid| (pid, None)),
         World::Agent | World::Of(_) => spawn_in_cgroup(plan, cgroups),
     };
     let (pid, cgroup) = spawned.map_err(|failure| start_error(failure, command.program, cwd))?;

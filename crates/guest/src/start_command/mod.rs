@@ -27,6 +27,8 @@ use tokio::sync::Notify;
 const LOG_LEN_MAX: usize = 1 << 20;
 /// Bytes read at once.
 const READ_LEN: usize = 4 << 10;
+/// Name of the cgroup that holds the commands' own, among those of an init.
+const COMMANDS_CGROUP: &str = "warren";
 /// Time after its end for its last words to be read; longer ones come from what it left behind.
 const LAST_WORDS_WAIT: Duration = Duration::from_millis(200);
 /// Time between the end of an init that wants the machine restarted and its next start.
@@ -134,9 +136,8 @@ impl StartCommand {
     }
 
     /// Takes its end; answers whether it is to be started again.
-    fn end(&self, exit: Exit) -> bool {
-        let was_init = self.init.take().is_some() && !self.stopped.get();
-        let over = was_init.then(|| init::machine_end(exit)).flatten();
+    fn end(&self, exit: Exit, was_init: bool) -> bool {
+        let over = init::machine_end(exit).filter(|_| was_init && !self.stopped.get());
         match (over, exit) {
             (Some(MachineEnd::Restart), _) => {
                 self.say("the start command restarts the machine");
@@ -160,20 +161,23 @@ pub fn start(agent: &Rc<Agent>, defaults: &Defaults, argv: &[String]) {
     let kind = InitKind::of(program, |path| fs::canonicalize(path).ok());
     let env = if kind.is_some() { init::environment(&defaults.env) } else { BTreeMap::new() };
     let command = Command { program, args, env: &env, cwd: None, user: None, wiring: Wiring::Log };
-    let world = if kind.is_some() { World::New } else { World::Agent };
+    let cgroup = if kind == Some(InitKind::Systemd) { machine_cgroup(agent) } else { None };
+    let world = if kind.is_some() { World::New(cgroup.as_ref().map(CommandCgroup::folder)) } else { World::Agent };
     if let Some(kind) = kind
         && let Err(error) = prepare_for(kind, agent.start_command.pid.get().is_some())
     {
         crate::report!("cannot prepare for {program}: {error}");
     }
     match launch(&command, defaults, world, &agent.cgroups, &agent.reaper) {
-        Ok(launched) => {
+        Ok(mut launched) => {
             if let Some(kind) = kind {
+                launched.cgroup = cgroup;
                 enter_world(agent, kind, launched.pid);
             }
             follow(agent, launched, argv.to_vec());
         }
         Err(error) => {
+            agent.cgroups.leave_machine();
             agent.start_command.say(&error.to_string());
             let code = if matches!(error, StartError::Program { .. }) { 127 } else { 126 };
             agent.start_command.set_exit(code);
@@ -208,6 +212,13 @@ fn prepare_for(kind: InitKind, again: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// The cgroup that systemd takes for the root of all. In the true root it would meet processes that it cannot see, the kernel's and ours, and
+/// fail to tell which are in its units.
+fn machine_cgroup(agent: &Agent) -> Option<CommandCgroup> {
+    let made = agent.cgroups.enter_machine(COMMANDS_CGROUP);
+    made.inspect_err(|error| crate::report!("no cgroup for the init: {error}")).ok()
+}
+
 /// From now on, commands live with this process.
 fn enter_world(agent: &Agent, kind: InitKind, pid: u32) {
     let Some(pid) = Pid::from_raw(pid as i32) else { return };
@@ -226,9 +237,11 @@ fn follow(agent: &Rc<Agent>, launched: Launched, argv: Vec<String>) {
     let agent = agent.clone();
     tokio::task::spawn_local(async move {
         let Ok(exit) = exit.await else { return };
+        let was_init = agent.start_command.init.take().is_some();
+        agent.cgroups.leave_machine();
         // What it said last stands before what we say about its end.
         let _ = tokio::time::timeout(LAST_WORDS_WAIT, log).await;
-        if agent.start_command.end(exit) {
+        if agent.start_command.end(exit, was_init) {
             restart(agent, argv).await;
         }
     });
