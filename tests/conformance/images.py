@@ -9,7 +9,7 @@
 | torture   | glibc, and three layers of links, modes, capabilities, xattrs and whiteouts  |
 | many      | static, and 100,000 small files                                              |
 | entry     | glibc, with an ENTRYPOINT that would swallow any command                     |
-| machine   | Debian minbase with Docker, systemd, iptables, WireGuard's and FUSE's tools  |
+| machine   | Debian minbase with Docker and its compose, systemd, iptables, WireGuard's and FUSE's tools  |
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEBIAN_MIRROR = os.environ.get("WARREN_TEST_DEBIAN_MIRROR", "http://deb.debian.o
 DEBOOTSTRAP_TIMEOUT_SECS = 600
 MANY_FILES = 100_000
 ROOT_PACKAGES = "python3-minimal"
-MACHINE_PACKAGES = "python3-minimal,ca-certificates,docker.io,iptables,iproute2,procps,busybox-static,systemd-sysv,dbus,libpam-systemd,wireguard-tools,fuse2fs"
+MACHINE_PACKAGES = "python3-minimal,ca-certificates,docker.io,iptables,iproute2,procps,busybox-static,systemd-sysv,dbus,libpam-systemd,wireguard-tools,fuse2fs,docker-compose"
 
 STATIC_C = """
 #include <stdio.h>
@@ -89,7 +89,7 @@ class Images:
         return Image([base], env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "FROM_IMAGE": "image"}, cmd=["bash"])
 
     def _machine(self) -> Image:
-        base = self._blob_of("debian-machine.v1.layer.gz", lambda: self._file("debian-machine.v1.tar", lambda part: _debian_root(part, MACHINE_PACKAGES)).read_bytes())
+        base = self._blob_of("debian-machine.v2.layer.gz", lambda: self._file("debian-machine.v2.tar", lambda part: _debian_root(part, MACHINE_PACKAGES)).read_bytes())
         return self.get("glibc").with_config(layers=[base])
 
     def _user(self) -> Image:

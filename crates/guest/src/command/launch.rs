@@ -140,9 +140,14 @@ pub fn launch(
     Ok(Launched { pid, streams: ours, cgroup, exit: reaper.expect(pid) })
 }
 
-/// Starts the process in a cgroup, which is answered too; without one where the guest's root has made that unusable.
+/// Starts the process in a cgroup, which is answered too; without one where the guest's root has made that unusable. We wait for the program to be
+/// executed, which in a frozen cgroup would be for ever.
 fn spawn_in_cgroup(plan: Launch<'_>, cgroups: &Cgroups) -> Result<(u32, Option<CommandCgroup>), SpawnFailure> {
     if let Some(cgroup) = cgroups.take() {
+        if cgroup.is_frozen() {
+            cgroups.release(cgroup);
+            return spawn(&plan).map(|pid| (pid, None));
+        }
         match spawn(&Launch { cgroup: Some(cgroup.folder()), ..plan }) {
             Ok(pid) => return Ok((pid, Some(cgroup))),
             Err(failure) => {

@@ -10,6 +10,9 @@ use std::rc::Rc;
 /// Empty cgroups kept ready, so that a command does not wait for one to be made.
 const SPARE_MAX: usize = 2;
 
+/// Longest text of `cgroup.events`, bytes.
+const EVENTS_LEN_MAX: usize = 256;
+
 /// Makes one cgroup for each command: the only handle on all its processes, however they detach.
 pub struct Cgroups {
     /// The folder that is theirs; held open, so that nothing the guest mounts or unmounts gets in between.
@@ -33,6 +36,14 @@ impl CommandCgroup {
     /// Its folder.
     pub fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
+    }
+
+    /// Whether what is born in it would not run: root of the guest has frozen it, or all of them.
+    pub fn is_frozen(&self) -> bool {
+        let mut events = [0; EVENTS_LEN_MAX];
+        let open = rustix::fs::openat(&self.folder, "cgroup.events", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let read = open.and_then(|file| rustix::io::read(&file, &mut events));
+        read.is_ok_and(|len| events[..len].split(|&byte| byte == b'\n').any(|line| line == b"frozen 1"))
     }
 
     /// Kills every process in it and below.

@@ -26,6 +26,7 @@ mod tree;
 mod used;
 mod xattr;
 
+pub use acl::{ACL_ACCESS, follow_mode};
 pub use builder::Builder;
 pub use data::OpenFile;
 pub use extent::{Extent, Extents};
