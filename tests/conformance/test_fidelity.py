@@ -159,8 +159,9 @@ def hard_layers() -> list[oci.Layer]:
 
 def attribute_layer() -> oci.Layer:
     """Every kind of extended attribute: to be the highest layer, where Docker has just unpacked it."""
-    tar = oci.LayerTar().directory("x", xattrs={"system.posix_acl_access": ACL_ACCESS, "system.posix_acl_default": ACL_DEFAULT, "user.folder": b"of a folder"})
-    tar.add("x/capable", data=b"c", mode=0o755, xattrs={"security.capability": images.file_capability(10), "user.beside": b"1"})
+    tar = oci.LayerTar().directory("x", xattrs={"system.posix_acl_access": ACL_ACCESS, "user.folder": b"of a folder"})
+    # With nothing in it: what Docker unpacks there inherits lists that the layer does not have.
+    tar.directory("x/default", xattrs={"system.posix_acl_default": ACL_DEFAULT}).add("x/capable", data=b"c", mode=0o755, xattrs={"security.capability": images.file_capability(10), "user.beside": b"1"})
     tar.add("x/namespaced", data=b"c", mode=0o755, xattrs={"security.capability": struct.pack("<IIIIII", 0x03000001, 1 << 13, 0, 0, 0, 1000)})
     tar.add("x/many", data=b"m", xattrs={f"user.{n:03}": bytes([n % 128]) * n for n in range(60)})
     tar.add("x/large", data=b"l", xattrs={"user.large": bytes(range(128)) * 20, "user.empty": b"", "trusted.binary": b"\x00\xff\n="})

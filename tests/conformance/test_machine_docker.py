@@ -26,8 +26,9 @@ def test_docker_has_its_best_drivers(docker: Shell):
 
 
 def test_docker_misses_nothing(docker: Shell):
-    told = docker("docker info 2>&1")
-    assert "WARNING" not in told, told
+    warnings = [line for line in docker("docker info 2>&1").splitlines() if "WARNING" in line]
+    # A daemon that a command starts looks for this in its own cgroup, which no controller rules. The machine has no swap.
+    assert set(warnings) <= {"WARNING: No swap limit support"}, warnings
     log = docker("grep -e level=error -e modprobe /var/log/dockerd.log || :")
     assert "modprobe" not in log, log
 

@@ -72,9 +72,11 @@ def test_user_services(systemd: Shell):
     script = "useradd -m -u 1500 worker 2>/dev/null; loginctl enable-linger worker && systemctl start user@1500 && echo up"
     assert systemd(script) == "up\n"
     as_worker = "setpriv --reuid 1500 --regid 1500 --init-groups env HOME=/home/worker XDG_RUNTIME_DIR=/run/user/1500"
-    assert systemd(f"{as_worker} systemd-run --user --quiet --wait --pipe id -u") == "1500\n"
-    systemd(f"mkdir -p ~worker/.config/systemd/user && printf '[Service]\\nExecStart=/bin/sleep infinity\\n' > ~worker/.config/systemd/user/own.service && chown -R worker: ~worker && {as_worker} systemctl --user daemon-reload && {as_worker} systemctl --user start own")
+    unit = '[Service]\nWorkingDirectory=%h\nExecStart=/bin/sh -c "id -u > own; exec sleep infinity"\n'
+    systemd(f"mkdir -p ~worker/.config/systemd/user && cat > ~worker/.config/systemd/user/own.service <<'EOF'\n{unit}EOF\nchown -R worker: ~worker")
+    systemd(f"{as_worker} systemctl --user daemon-reload && {as_worker} systemctl --user start own")
     assert systemd(f"{as_worker} systemctl --user is-active own; {as_worker} systemctl --user show -P ControlGroup own").splitlines() == ["active", "/user.slice/user-1500.slice/user@1500.service/app.slice/own.service"]
+    assert waiting.until(lambda: systemd("cat ~worker/own 2>/dev/null || :"), 20, "the unit has run") == "1500\n"
 
 
 def test_docker_below_systemd(systemd: Shell):

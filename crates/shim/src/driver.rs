@@ -4,7 +4,7 @@ use crate::END_FILE;
 use crate::api::{self, Requests};
 use crate::channel::{self, Channel, GuestSender};
 use crate::console::Console;
-use crate::guest::{self, AskError, Guest};
+use crate::guest::{self, AskError, Guest, power_off, status};
 use crate::machine::{self, Event};
 use crate::start::{Parts, StartError, Started, start};
 use hyper::Method;
@@ -15,8 +15,6 @@ use warren_model::EndReason;
 use warren_proto::guest::{GuestStatus, IMAGE_UNUSABLE, Shutdown, paths};
 use warren_proto::shim::{Boot, End, ShimState, Terminate, limits};
 
-/// Time to ask a guest for its last words.
-const LAST_STATUS_WAIT: Duration = Duration::from_millis(500);
 /// Time that the guest gets on top of the grace period of a shutdown.
 const SHUTDOWN_SLACK: Duration = Duration::from_secs(2);
 /// Wait for the agent after a lost channel, before the next try.
@@ -25,8 +23,6 @@ const REOPEN_WAIT: Duration = Duration::from_secs(5);
 const VMM_DEATH_WAIT: Duration = Duration::from_millis(500);
 /// Lines of console that explain a death.
 const CONSOLE_LINES: usize = 12;
-/// Longest wait for an init to switch its machine off: longer than any sandbox lives.
-const POWER_OFF_WAIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Wall clock, nanoseconds since 1970.
 pub(crate) fn now_nanos() -> u64 {
@@ -151,7 +147,7 @@ impl Driver {
             return Over::by_itself(EndReason::StartFailed, "the machine is missing after its start");
         };
         let mut open = true;
-        let mut power_off = Box::pin(power_off(self.sender().filter(|_| self.has_start_command)));
+        let mut off = Box::pin(power_off(self.sender().filter(|_| self.has_start_command)));
         loop {
             // Order: a terminate beats all; then what the VMM says, its death included; then the rest.
             tokio::select! {
@@ -172,7 +168,7 @@ impl Driver {
                 }
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
                 Some((kills, last)) = self.requests.oom.recv() => self.apply(Event::OutOfMemory { kills, last }),
-                () = &mut power_off => {
+                () = &mut off => {
                     return Over::by_itself(EndReason::PoweredOff, "the sandbox's init switched the machine off");
                 }
                 _ = &mut channel.closed, if open => {
@@ -185,7 +181,7 @@ impl Driver {
                     };
                     if let Some(again) = reopened {
                         self.guest.send_replace(Some(Guest { sender: again.sender.clone(), exchange }));
-                        power_off.set(self::power_off(self.sender().filter(|_| self.has_start_command)));
+                        off.set(power_off(self.sender().filter(|_| self.has_start_command)));
                         channel = again;
                         open = true;
                     }
@@ -208,7 +204,7 @@ impl Driver {
             {
                 let last = status.last_oom.map(|o| format!("{} (pid {}) was killed for lack of memory", o.name, o.pid));
                 if oom.send((status.oom_kills, last)).await.is_ok() {
-                    let _ = tokio::time::timeout(LAST_STATUS_WAIT, states.changed()).await;
+                    let _ = tokio::time::timeout(guest::LAST_STATUS_WAIT, states.changed()).await;
                 }
             }
             let state = states.borrow().clone();
@@ -279,22 +275,6 @@ impl Driver {
         }
         status(sender).await.unwrap_or_default()
     }
-}
-
-/// Resolves when the start command, an init, has switched the machine off; never where there is none, or when the channel breaks.
-async fn power_off(sender: Option<GuestSender>) {
-    if let Some(sender) = sender {
-        let path = paths::POWER_OFF;
-        let told = guest::ask::<serde_json::Value>(sender, Method::GET, path, None::<&()>, POWER_OFF_WAIT).await;
-        if told.is_ok() {
-            return;
-        }
-    }
-    std::future::pending().await
-}
-
-async fn status(sender: GuestSender) -> Option<GuestStatus> {
-    guest::ask::<GuestStatus>(sender, Method::GET, paths::STATUS, None::<&()>, LAST_STATUS_WAIT).await.ok()
 }
 
 /// Whole or not at all: a reader never sees half of it.
