@@ -90,7 +90,8 @@ def xattrs_of_layers(layers: list[oci.Layer]) -> dict[bytes, dict[str, str]]:
             for entry in tar:
                 name = entry.name.removeprefix("./").strip("/").encode("utf-8", "surrogateescape")
                 target = entry.linkname.removeprefix("./").strip("/").encode("utf-8", "surrogateescape")
-                found[name] = found[target] if entry.islnk() else xattrs_in(entry)
+                # An empty value takes a record back.
+                found[name] = found[target] if entry.islnk() else {key: value for key, value in xattrs_in(entry).items() if value}
     return found
 
 
