@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import subprocess
@@ -57,6 +58,14 @@ class Docker:
     def start_inside(self, *command: str) -> subprocess.Popen[bytes]:
         """Starts what the caller ends."""
         return subprocess.Popen(self._enter(*command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def layer_folder(self, diff_ids: list[str]) -> Path:
+        """Where the vfs driver unpacked these layers, the last of them freshly: its attributes are all there."""
+        chain = diff_ids[0]
+        for diff_id in diff_ids[1:]:
+            chain = "sha256:" + hashlib.sha256(f"{chain} {diff_id}".encode()).hexdigest()
+        known = self._folder / "data/image/vfs/layerdb" / chain.replace(":", "/") / "cache-id"
+        return self._folder / "data/vfs/dir" / known.read_text()
 
     def pids(self, container: str) -> list[int]:
         """The container's first process and the shim that watches it."""

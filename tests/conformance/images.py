@@ -5,10 +5,11 @@
 | user      | glibc, with ENV, USER and WORKDIR, and an account of its own                 |
 | musl      | musl's C library, BusyBox's tools, no bash                                   |
 | static    | one static binary and nothing else: no shell, no /etc, no /tmp               |
+| nix       | everything in /nix/store, a link for /bin/sh; no /usr, /lib, /etc or /tmp     |
 | torture   | glibc, and three layers of links, modes, capabilities, xattrs and whiteouts  |
 | many      | static, and 100,000 small files                                              |
 | entry     | glibc, with an ENTRYPOINT that would swallow any command                     |
-| machine   | Debian minbase with Docker, systemd, iptables, WireGuard's and FUSE's tools  |
+| machine   | Debian minbase with Docker and its compose, systemd, iptables, WireGuard's and FUSE's tools  |
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oci import Image, Layer, LayerTar, digest
+from server import Server
 
 DEBIAN_SUITE = "bookworm"
 DEBIAN_MIRROR = os.environ.get("WARREN_TEST_DEBIAN_MIRROR", "http://deb.debian.org/debian")
 DEBOOTSTRAP_TIMEOUT_SECS = 600
 MANY_FILES = 100_000
 ROOT_PACKAGES = "python3-minimal"
-MACHINE_PACKAGES = "python3-minimal,ca-certificates,docker.io,iptables,iproute2,procps,busybox-static,systemd-sysv,dbus,libpam-systemd,wireguard-tools,fuse2fs"
+MACHINE_PACKAGES = "python3-minimal,ca-certificates,docker.io,iptables,iproute2,procps,busybox-static,systemd-sysv,dbus,libpam-systemd,wireguard-tools,fuse2fs,docker-compose"
 
 STATIC_C = """
 #include <stdio.h>
@@ -43,6 +45,21 @@ int main(int argc, char **argv) {
     return 7;
 }
 """
+
+
+# Bytes of a slot in the store of chunks.
+SLOT = 64 << 10
+
+
+def converted_disk(server: Server, digest: str, into: Path) -> Path:
+    """The disk that the server made of an image, `digest` as it shows it, as a plain file in the folder `into`."""
+    store = server.data_dir / "images"
+    # Magic, length of the disk, slot of its header.
+    header = int.from_bytes((store / "manifests" / digest.removeprefix("sha256:")).read_bytes()[16:20], "little")
+    options = f"driver=qcow2,file.driver=raw,file.offset={header * SLOT},file.file.driver=file,file.file.filename={store}/chunks"
+    disk = into / "disk.ext4"
+    subprocess.run(["qemu-img", "convert", "--image-opts", "-O", "raw", options, str(disk)], check=True)
+    return disk
 
 
 class Images:
@@ -82,7 +99,7 @@ class Images:
         return Image([base], env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "FROM_IMAGE": "image"}, cmd=["bash"])
 
     def _machine(self) -> Image:
-        base = self._blob_of("debian-machine.v1.layer.gz", lambda: self._file("debian-machine.v1.tar", lambda part: _debian_root(part, MACHINE_PACKAGES)).read_bytes())
+        base = self._blob_of("debian-machine.v2.layer.gz", lambda: self._file("debian-machine.v2.tar", lambda part: _debian_root(part, MACHINE_PACKAGES)).read_bytes())
         return self.get("glibc").with_config(layers=[base])
 
     def _user(self) -> Image:
@@ -102,6 +119,10 @@ class Images:
 
     def _static(self) -> Image:
         return Image([LayerTar().directory("bin").add("bin/hello", data=_static_binary(), mode=0o755).layer()], entrypoint=["/bin/hello"])
+
+    def _nix(self) -> Image:
+        path = f"/{NIX_STORE}/2ccc-hello/bin:/{NIX_STORE}/1bbb-busybox/bin"
+        return Image([_nix_layer()], env={"PATH": path}, cmd=["hello"])
 
     def _torture(self) -> Image:
         base = self.get("glibc")
@@ -144,10 +165,17 @@ def _static_binary() -> bytes:
     return _compile(["musl-gcc", "-static", "-s"], STATIC_C)
 
 
+def _busybox() -> bytes:
+    return Path(shutil.which("busybox") or "/bin/busybox").read_bytes()
+
+
+def _musl_loader() -> bytes:
+    return Path("/lib/ld-musl-x86_64.so.1").resolve().read_bytes()
+
+
 def _musl_layer() -> Layer:
     """A root like Alpine's: musl as the C library, BusyBox for everything else."""
-    busybox = Path(shutil.which("busybox") or "/bin/busybox").read_bytes()
-    loader = Path("/lib/ld-musl-x86_64.so.1").resolve().read_bytes()
+    busybox, loader = _busybox(), _musl_loader()
     applets = subprocess.run(["busybox", "--list"], capture_output=True, text=True, check=True).stdout.split()
     tar = LayerTar()
     for folder in ("bin", "dev", "etc", "home", "lib", "proc", "root", "run", "sbin", "sys", "usr", "usr/bin", "usr/sbin", "var"):
@@ -162,6 +190,22 @@ def _musl_layer() -> Layer:
     tar.add("etc/passwd", data=b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")
     tar.add("etc/group", data=b"root:x:0:\nnogroup:x:65534:\n")
     return tar.layer()
+
+
+NIX_STORE = "nix/store"
+
+
+def _nix_layer() -> Layer:
+    """A root as Nix makes it: a dynamic program whose loader is in the store too."""
+    loader = f"{NIX_STORE}/0aaa-musl/lib/ld-musl-x86_64.so.1"
+    tar = LayerTar().directory("nix").directory(NIX_STORE, mode=0o1775, gid=30000)
+    for package, folder in (("0aaa-musl", "lib"), ("1bbb-busybox", "bin"), ("2ccc-hello", "bin")):
+        tar.directory(f"{NIX_STORE}/{package}", mode=0o555).directory(f"{NIX_STORE}/{package}/{folder}", mode=0o555)
+    tar.add(loader, data=_musl_loader(), mode=0o555).add(f"{NIX_STORE}/1bbb-busybox/bin/busybox", data=_busybox(), mode=0o555)
+    for applet in ("sh", "id", "cat", "ls", "readlink", "stat", "wc"):
+        tar.symlink(f"{NIX_STORE}/1bbb-busybox/bin/{applet}", "busybox")
+    tar.add(f"{NIX_STORE}/2ccc-hello/bin/hello", data=_compile(["musl-gcc", f"-Wl,--dynamic-linker=/{loader}"], STATIC_C), mode=0o555)
+    return tar.directory("bin").symlink("bin/sh", f"/{NIX_STORE}/1bbb-busybox/bin/sh").layer()
 
 
 def _many_tar() -> bytes:

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import json
+import subprocess
 import tarfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LAYER_GZIP = "application/vnd.oci.image.layer.v1.tar+gzip"
+LAYER_ZSTD = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 PUSH_TIMEOUT_SECS = 120.0
 
@@ -28,16 +30,28 @@ def digest(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
+def _zstd(mode: str, data: bytes) -> bytes:
+    return subprocess.run(["zstd", "--quiet", mode, "--stdout"], input=data, capture_output=True, check=True).stdout
+
+
 @dataclass
 class Layer:
     """One compressed layer."""
 
     blob: bytes
     diff_id: str
+    media_type: str = LAYER_GZIP
 
     @classmethod
     def of_tar(cls, tar: bytes) -> Layer:
         return cls(gzip.compress(tar, compresslevel=1, mtime=0), digest(tar))
+
+    @classmethod
+    def zstd_of_tar(cls, tar: bytes) -> Layer:
+        return cls(_zstd("-1", tar), digest(tar), LAYER_ZSTD)
+
+    def tar(self) -> bytes:
+        return gzip.decompress(self.blob) if self.media_type == LAYER_GZIP else _zstd("--decompress", self.blob)
 
     @property
     def digest(self) -> str:
@@ -78,7 +92,7 @@ class Image:
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "config": {"mediaType": CONFIG, "digest": digest(config), "size": len(config)},
-            "layers": [{"mediaType": LAYER_GZIP, "digest": x.digest, "size": len(x.blob)} for x in self.layers],
+            "layers": [{"mediaType": x.media_type, "digest": x.digest, "size": len(x.blob)} for x in self.layers],
         }
         return json.dumps(body, sort_keys=True).encode()
 
@@ -161,13 +175,31 @@ def write_layout(folder: Path, image: Image, tag: str = "latest", spoil: Callabl
     return folder
 
 
+def write_nested_layout(folder: Path, images: list[Image], depth: int) -> Path:
+    """An OCI layout whose index leads through `depth` further ones to the images, an attestation beside them."""
+    for image in images:
+        write_layout(folder, image)
+    manifests = [image.manifest() for image in images]
+    entries = [
+        {"mediaType": MANIFEST, "digest": digest(data), "size": len(data), "platform": {"os": "linux", "architecture": image.architecture}}
+        for image, data in zip(images, manifests)
+    ]
+    entries.append({"mediaType": MANIFEST, "digest": digest(b"none"), "size": 4, "platform": {"os": "unknown", "architecture": "unknown"}})
+    for _ in range(depth):
+        index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).encode()
+        (folder / "blobs" / "sha256" / digest(index).removeprefix("sha256:")).write_bytes(index)
+        entries = [{"mediaType": INDEX, "digest": digest(index), "size": len(index)}]
+    (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}))
+    return folder
+
+
 def write_docker_archive(path: Path, image: Image, reference: str) -> Path:
     """Writes what `docker save` writes: layers are plain tars here."""
     config = image.config()
     names = [f"{layer.diff_id.removeprefix('sha256:')}/layer.tar" for layer in image.layers]
     members: Iterable[tuple[str, bytes]] = [
         (digest(config).removeprefix("sha256:") + ".json", config),
-        *((name, gzip.decompress(layer.blob)) for name, layer in zip(names, image.layers)),
+        *((name, layer.tar()) for name, layer in zip(names, image.layers)),
         ("manifest.json", json.dumps([{"Config": digest(config).removeprefix("sha256:") + ".json", "RepoTags": [reference], "Layers": names}]).encode()),
     ]
     with tarfile.open(path, "w") as tar:

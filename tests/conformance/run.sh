@@ -21,6 +21,7 @@ need ip iproute2
 need setcap libcap2-bin
 need e2fsck e2fsprogs
 need dockerd docker.io
+need zstd zstd
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing="$missing python3-venv"
 if [ -n "$missing" ]; then
     echo "tests/conformance: missing Debian packages:$missing" >&2

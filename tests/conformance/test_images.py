@@ -67,26 +67,6 @@ def test_user_workdir_and_env_of_the_image(boot: Any):
     assert shell("echo $(id -un):$PWD:$HOME:$APP_MODE") == "app:/srv/app:/home/app:test mode\n"
 
 
-@pytest.mark.parametrize("user, expected", [("12345", "12345:0"), ("1000:1001", "1000:1001"), ("nobody:nogroup", "65534:65534"), ("app", "1000:1000")])
-def test_forms_of_user(registry: Registry, create: Any, client: SandboxClient, user: str, expected: str):
-    image = registry.images.get("user").with_config(user=user, workdir="/made/on/start")
-    sandbox = create(image=registry.push("user-forms", user.replace(":", "."), image))
-    assert client.execute_command(sandbox.id, "echo $(id -u):$(id -g) $PWD").stdout == f"{expected} /made/on/start\n"
-
-
-def test_a_user_that_does_not_exist_is_a_clear_error(registry: Registry, client: SandboxClient, create: Any):
-    sandbox = create(image=registry.push("user-forms", "ghost", registry.images.get("glibc").with_config(user="ghost")), wait=False)
-    ended = waiting.until(lambda: (s := client.get(sandbox.id)).status in ("ERROR", "RUNNING") and s, 60, "the sandbox is over or runs")
-    text = ended.error_message or "" if ended.status == "ERROR" else client.client.request("GET", f"/sandbox/{sandbox.id}/error-context")["errorMessage"] or exec_error(client, sandbox.id)
-    assert "ghost" in text, ended
-
-
-def exec_error(client: SandboxClient, sandbox_id: str) -> str:
-    with pytest.raises(Exception) as caught:
-        client.execute_command(sandbox_id, "true")
-    return str(caught.value)
-
-
 def test_musl_and_busybox_without_bash(boot: Any):
     """The clients always run /bin/bash: a stand-in takes its place, and the image's own tools stay in front."""
     shell = boot("musl")

@@ -1,103 +1,20 @@
-"""A real machine inside: Docker, systemd, cgroups, loop mounts, network namespaces, firewalls, modules loaded by use; root of it cannot cut us off.
-
-All on images that bring no kernel modules and no module loader. Under software emulation dockerd takes some 10 s: everything is waited for, with a bound.
-"""
+"""A real machine inside: cgroups, loop mounts, FUSE, network namespaces, firewalls, modules loaded by use; root of it cannot cut us off."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import waiting
 from conftest import request
+from machines import CALL_SECS, Shell, machine, shell_in  # noqa: F401
 from prime_sandboxes import APIClient, SandboxClient
 from registry import Registry
 from server import Server
-
-Shell = Callable[..., str]
-
-DOCKER_READY_SECS = 120
-CALL_SECS = 120
-PORT_READY_SECS = 30
-
-BASE = r"""
-mkdir -p /base/bin /base/etc /base/tmp && cp /bin/busybox /base/bin/ && for tool in sh cat wget httpd nslookup sleep echo ping; do ln -sf busybox /base/bin/$tool; done
-tar -C /base -c . | docker import - base:v1
-"""
-
-
-def shell_in(client: SandboxClient, sandbox_id: str) -> Shell:
-    """A function that runs a script in the sandbox and answers its output; the script must end with 0."""
-
-    def shell(script: str, code: int = 0) -> str:
-        answer = client.execute_command(sandbox_id, script, timeout=CALL_SECS)
-        assert answer.exit_code == code, f"{script}\nexit code {answer.exit_code}\n{answer.stdout}\n{answer.stderr}"
-        return answer.stdout
-
-    return shell
-
-
-@pytest.fixture(scope="module")
-def machine(server: Server, registry: Registry) -> Iterator[Shell]:
-    """A sandbox with Docker's and a machine's tools, for all tests of this file that leave it usable."""
-    client = SandboxClient(APIClient())
-    sandbox = client.create(request(registry.reference("machine"), cpu_cores=2, memory_gb=1.5, disk_size_gb=6, timeout_minutes=-1))
-    client.wait_for_creation(sandbox.id)
-    yield shell_in(client, sandbox.id)
-    client.delete(sandbox.id)
-
-
-@pytest.fixture(scope="module")
-def docker(machine: Shell) -> Shell:
-    """The same, with a dockerd that answers and an image `base:v1` of BusyBox."""
-    machine("nohup dockerd > /var/log/dockerd.log 2>&1 < /dev/null & echo $! > /run/dockerd-started.pid")
-    ready = "docker info > /dev/null 2>&1 && echo ready || { kill -0 $(cat /run/dockerd-started.pid) && echo starting; } || { tail -n 40 /var/log/dockerd.log; exit 1; }"
-    waiting.until(lambda: machine(ready).strip() == "ready", DOCKER_READY_SECS, "dockerd answers")
-    machine(BASE)
-    return machine
-
-
-def test_docker_has_its_best_drivers(docker: Shell):
-    assert docker("docker info -f '{{.Driver}} {{.CgroupVersion}}'").split() == ["overlay2", "2"]
-    assert docker("docker network inspect bridge -f '{{(index .IPAM.Config 0).Subnet}}'").startswith("172.17.")
-
-
-def test_docker_run(docker: Shell):
-    assert docker("docker run --rm base:v1 /bin/sh -c 'echo runs in $(cat /etc/hostname | wc -c)'") == "runs in 13\n"
-    # The limits of a container hold.
-    limits = "docker run --rm --memory 64m --pids-limit 50 base:v1 /bin/cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/pids.max"
-    assert docker(limits).split() == [str(64 << 20), "50"]
-    assert docker("docker run --rm --privileged base:v1 /bin/sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward && cat /proc/sys/net/ipv4/ip_forward'") == "1\n"
-
-
-def test_a_published_port_is_reached(docker: Shell):
-    docker("docker run -d --name web -p 8080:80 base:v1 /bin/sh -c 'mkdir /www; echo from the container > /www/index.html; exec httpd -f -h /www'")
-    for host in ("127.0.0.1", "$(hostname -I | cut -d' ' -f1)"):
-        waiting.until(lambda: docker(f"busybox wget -qO- http://{host}:8080/ || :") == "from the container\n", PORT_READY_SECS, f"{host} answers on the published port")
-    docker("docker rm -f web")
-
-
-def test_containers_find_each_other_by_name(docker: Shell):
-    docker("docker network create mesh")
-    for name in ("one", "two"):
-        docker(f"docker run -d --name {name} --network mesh base:v1 /bin/sh -c 'mkdir /www; echo {name} > /www/index.html; exec httpd -f -h /www'")
-    for name, other in (("one", "two"), ("two", "one")):
-        fetch = f"docker exec {name} /bin/wget -qO- http://{other}/ || :"
-        waiting.until(lambda: docker(fetch) == f"{other}\n", PORT_READY_SECS, f"{name} reaches {other} by name")
-    assert "bad address" in docker("docker run --rm base:v1 /bin/wget -qO- http://one/ 2>&1 || :"), "the default network knows no names"
-    docker("docker rm -f one two && docker network rm mesh")
-
-
-@pytest.mark.parametrize("kit", ["0", "1"], ids=["classic", "buildkit"])
-def test_docker_build(docker: Shell, kit: str):
-    docker(rf"""
-mkdir -p /build && cd /build && echo copied > file && cp /bin/busybox .
-printf 'FROM base:v1 AS first\nCOPY file /file\nRUN echo "$(cat /file) and run {kit}" > /made\nFROM scratch\nCOPY busybox /bin/sh\nCOPY --from=first /made /made\nCMD ["/bin/sh", "-c", "read line < /made; echo $line"]\n' > Dockerfile
-DOCKER_BUILDKIT={kit} docker build -t built:{kit} . > /build/log 2>&1 || {{ cat /build/log; exit 1; }}
-""")
-    assert docker(f"docker run --rm built:{kit}") == f"copied and run {kit}\n"
 
 
 def test_cgroup_v2(machine: Shell):
@@ -151,10 +68,17 @@ def test_iptables(machine: Shell, flavour: str):
     ("dm_mod", "python3 -c 'open(\"/dev/mapper/control\")'"),
 ], ids=lambda text: text.split()[0] if " " not in text else "")
 def test_modules_are_loaded_by_use(fresh: Shell, module: str, use: str):
-    assert fresh("ls /sbin/modprobe /usr/sbin/modprobe 2>/dev/null || echo none").strip() == "none", "the image brings no loader"
+    assert fresh("readlink /sbin/modprobe; ls /bin/kmod 2>/dev/null || :") == "/dev/warren/modprobe\n", "the image brings no loader"
     assert not fresh(f"grep ^{module} /proc/modules || :"), f"{module} is not there from the start"
     fresh(use)
     assert fresh(f"grep ^{module} /proc/modules")
+
+
+def test_modprobe_is_there_and_says_what_it_cannot(fresh: Shell):
+    assert fresh("modprobe -va dummy br_netfilter; grep -c -e ^dummy -e ^br_netfilter /proc/modules; cat /proc/sys/net/bridge/bridge-nf-call-iptables") == "2\n1\n"
+    assert fresh("modprobe nbd nbds_max=3 && cat /sys/module/nbd/parameters/nbds_max; modprobe ext4 && echo built in or loaded") == "3\nbuilt in or loaded\n"
+    assert "there is no module no_such" in fresh("modprobe no_such 2>&1", code=1) and fresh("modprobe -q no_such 2>&1", code=1) == ""
+    assert "-r is not offered" in fresh("modprobe -r dummy 2>&1", code=1)
 
 
 @pytest.fixture(scope="module")
@@ -167,98 +91,33 @@ def fresh(server: Server, registry: Registry) -> Iterator[Shell]:
     client.delete(sandbox.id)
 
 
-def test_root_cannot_cut_the_platform_off(create: Any, client: SandboxClient, registry: Registry):
+def test_root_cannot_cut_the_platform_off(create: Any, client: SandboxClient, registry: Registry, tmp_path: Path):
     sandbox = create(image=registry.reference("machine"), memory_gb=0.5)
     shell = shell_in(client, sandbox.id)
-    shell("iptables -P INPUT DROP; iptables -P OUTPUT DROP; ip link set eth0 down; ip link set lo down")
-    assert shell("echo still there") == "still there\n"
+    content = os.urandom(3 << 20)
+    (tmp_path / "up").write_bytes(content)
+
+    def all_work(after: str) -> None:
+        assert shell("echo still there") == "still there\n", after
+        client.upload_file(sandbox.id, "/var/tmp/up", str(tmp_path / "up"))
+        client.download_file(sandbox.id, "/var/tmp/up", str(tmp_path / "down"))
+        assert (tmp_path / "down").read_bytes() == content, after
+        job = client.start_background_job(sandbox.id, "exit 4")
+        assert waiting.until(lambda: (status := client.get_background_job(sandbox.id, job)).completed and status, 30, "a job ends").exit_code == 4, after
+
+    shell("iptables -P INPUT DROP; iptables -P OUTPUT DROP; ip link set eth0 down; ip link set lo down; ip addr flush dev eth0")
+    all_work("the network")
     # Whoever asks for it is not spared: the call itself may end by the signal.
-    client.execute_command(sandbox.id, "kill -9 -1; echo spared", timeout=CALL_SECS)
-    assert shell("echo still there") == "still there\n"
-    shell("umount -a 2>/dev/null; umount -l /proc /sys /dev 2>/dev/null; :")
+    for signal in ("STOP", "TERM", "KILL"):
+        client.execute_command(sandbox.id, f"kill -{signal} -1; kill -{signal} 1; echo spared", timeout=CALL_SECS)
+        shell("kill -CONT -1; :")
+        all_work(signal)
+    # Commands' own cgroups may not run, or hold, anything more.
+    shell("cd /sys/fs/cgroup && echo +pids > cgroup.subtree_control && echo 0 > warren/pids.max")
+    all_work("no processes")
+    shell("cd /sys/fs/cgroup && echo max > warren/pids.max && echo $$ > cgroup.procs && echo 1 > warren/cgroup.freeze")
+    assert "frozen 1" in shell("cat /sys/fs/cgroup/warren/cgroup.events")
+    all_work("frozen")
+    shell("rmmod virtio_console 2>/dev/null; umount -a 2>/dev/null; umount -l /proc /sys /dev 2>/dev/null; :")
     assert shell("echo still there") == "still there\n"
     assert client.get(sandbox.id).status == "RUNNING"
-
-
-# systemd as process 1
-
-SYSTEMD_READY_SECS = 150
-
-
-@pytest.fixture(scope="module")
-def systemd_id(server: Server, registry: Registry) -> Iterator[str]:
-    """A machine whose start command is systemd."""
-    client = SandboxClient(APIClient())
-    wanted = request(registry.reference("machine"), cpu_cores=2, memory_gb=1.5, disk_size_gb=6, timeout_minutes=-1, start_command={"executable": "/sbin/init", "args": []})
-    sandbox = client.create(wanted)
-    client.wait_for_creation(sandbox.id)
-    yield sandbox.id
-    client.delete(sandbox.id)
-
-
-@pytest.fixture(scope="module")
-def systemd(systemd_id: str) -> Shell:
-    """The same, booted to its end."""
-    shell = shell_in(SandboxClient(APIClient()), systemd_id)
-    over = ("running", "degraded")
-    waiting.until(lambda: shell("systemctl is-system-running 2>/dev/null || :").strip() in over, SYSTEMD_READY_SECS, "systemd has booted")
-    return shell
-
-
-def test_systemd_is_process_1_and_no_unit_failed(systemd: Shell):
-    assert systemd("ps -p 1 -o comm=; systemctl is-system-running --wait; systemctl list-units --failed --no-legend") == "systemd\nrunning\n"
-    assert systemd("systemctl is-active docker dbus systemd-journald systemd-logind").split() == ["active"] * 4
-    # No machine without its loader either.
-    assert systemd("ip link add wg0 type wireguard && ip link del wg0 && echo made") == "made\n"
-
-
-def test_units_timers_and_the_journal(systemd: Shell):
-    systemd(r"""
-printf '[Service]\nExecStart=/bin/sh -c "echo said by ours; exec sleep infinity"\n' > /etc/systemd/system/ours.service
-printf '[Service]\nType=oneshot\nExecStart=/bin/sh -c "echo tick >> /ticks"\n' > /etc/systemd/system/tick.service
-printf '[Timer]\nOnActiveSec=1s\nOnUnitActiveSec=1s\nAccuracySec=100ms\n' > /etc/systemd/system/tick.timer
-systemctl daemon-reload && systemctl start ours.service tick.timer
-""")
-    assert systemd("systemctl is-active ours") == "active\n"
-    waiting.until(lambda: "said by ours" in systemd("journalctl -u ours --no-pager"), 20, "the journal has what the unit said")
-    waiting.until(lambda: systemd("cat /ticks 2>/dev/null || :").count("tick") >= 2, 30, "the timer fires twice")
-    assert systemd("systemctl stop tick.timer ours && systemd-run --quiet --wait --pipe echo from a unit") == "from a unit\n"
-    assert systemd("systemd-run --quiet --scope echo from a scope") == "from a scope\n"
-
-
-def test_user_services(systemd: Shell):
-    script = "systemctl start user@0 && XDG_RUNTIME_DIR=/run/user/0 systemctl --user is-system-running --wait"
-    assert systemd(script) == "running\n"
-
-
-def test_docker_below_systemd(systemd: Shell):
-    assert systemd("docker info -f '{{.CgroupDriver}}'") == "systemd\n"
-    systemd(BASE)
-    assert systemd("docker run --rm --memory 64m base:v1 /bin/cat /sys/fs/cgroup/memory.max") == f"{64 << 20}\n"
-
-
-def test_jobs_and_files_below_systemd(systemd: Shell, systemd_id: str, client: SandboxClient, tmp_path: Any):
-    job = client.start_background_job(systemd_id, "touch /tmp/job-runs; while test ! -e /tmp/job-may-end; do sleep 0.1; done; echo over; exit 3")
-    waiting.until(lambda: systemd("ls /tmp/job-runs 2>/dev/null || :"), 20, "the job runs")
-    assert not client.get_background_job(systemd_id, job).completed
-    systemd("touch /tmp/job-may-end")
-    done = waiting.until(lambda: (status := client.get_background_job(systemd_id, job)).completed and status, 20, "the job ends")
-    assert (done.exit_code, done.stdout) == (3, "over\n")
-    # What is mounted inside is where files go.
-    (tmp_path / "f").write_text("deep")
-    systemd("mkdir -p /mnt/mounted && mount -t tmpfs none /mnt/mounted")
-    client.upload_file(systemd_id, "/mnt/mounted/f", str(tmp_path / "f"))
-    assert systemd("cat /mnt/mounted/f") == "deep"
-
-
-def test_killing_everything_spares_systemd_and_us(create: Any, client: SandboxClient, registry: Registry):
-    sandbox = create(image=registry.reference("machine"), memory_gb=0.75, cpu_cores=2, start_command={"executable": "/lib/systemd/systemd", "args": ["--system"]})
-    shell = shell_in(client, sandbox.id)
-    waiting.until(lambda: shell("systemctl is-active dbus 2>/dev/null || :") == "active\n", SYSTEMD_READY_SECS, "systemd boots")
-    client.execute_command(sandbox.id, "kill -9 -1", timeout=CALL_SECS)
-    assert shell("ps -p 1 -o comm=") == "systemd\n"
-    # What a delete sends: units end in order, and then commands go on without.
-    shell(r"printf '[Service]\nExecStart=/bin/sleep infinity\nExecStop=/bin/touch /stopped-in-order\n' > /etc/systemd/system/bye.service; systemctl daemon-reload; systemctl start bye")
-    client.execute_command(sandbox.id, "kill -s RTMIN+3 1", timeout=CALL_SECS)
-    try_it = lambda: client.execute_command(sandbox.id, "test -e /stopped-in-order && ps -p 1 -o comm=", timeout=CALL_SECS).stdout
-    waiting.until(lambda: try_it() == "init\n", SYSTEMD_READY_SECS, "systemd has halted and commands run still")

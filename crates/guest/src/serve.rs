@@ -64,6 +64,10 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
         }
         (&Method::GET, paths::READ_FILE) => files::read_file(agent, query, respond).await,
         (&Method::GET, paths::STATUS) => status::status(agent, respond).await,
+        (&Method::GET, paths::POWER_OFF) => {
+            agent.start_command.powered_off().await;
+            answer_json(&mut respond, StatusCode::OK, &serde_json::Map::new());
+        }
         (&Method::POST, paths::INIT) => with_json(respond, body, async |asked| init::initialise(&agent, asked)).await,
         (&Method::POST, paths::JOBS) => {
             let proc = agent.start_command.proc();

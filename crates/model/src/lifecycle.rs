@@ -86,12 +86,16 @@ pub enum EndReason {
     Idle,
     /// Its image could not be had: wrong name, no access, broken content, wrong architecture.
     ImagePullFailed,
+    /// What its image asks for cannot be had from it, such as a user that it does not know.
+    ImageUnusable,
     /// Its machine did not start.
     StartFailed,
     /// Its machine died: the VMM was killed or failed.
     VmmDied,
-    /// The guest's kernel died or the guest shut itself down.
+    /// The guest's kernel died.
     GuestDied,
+    /// The guest switched its machine off, or restarted it past its init.
+    PoweredOff,
     /// The guest died for lack of memory.
     OutOfMemory,
     /// The node that ran it was lost.
@@ -102,7 +106,7 @@ impl EndReason {
     /// The terminal status.
     pub fn status(self) -> Status {
         match self {
-            EndReason::Deleted | EndReason::Idle => Status::Terminated,
+            EndReason::Deleted | EndReason::Idle | EndReason::PoweredOff => Status::Terminated,
             EndReason::Timeout => Status::Timeout,
             _ => Status::Error,
         }
@@ -115,9 +119,11 @@ impl EndReason {
             EndReason::Idle => Some(ErrorType::IdleTimeout),
             EndReason::Timeout => Some(ErrorType::Timeout),
             EndReason::ImagePullFailed => Some(ErrorType::ImagePullFailed),
+            EndReason::ImageUnusable => Some(ErrorType::ImageUnusable),
             EndReason::StartFailed => Some(ErrorType::StartFailed),
             EndReason::VmmDied => Some(ErrorType::VmmDied),
             EndReason::GuestDied => Some(ErrorType::GuestDied),
+            EndReason::PoweredOff => Some(ErrorType::PoweredOff),
             EndReason::OutOfMemory => Some(ErrorType::OomKilled),
             EndReason::NodeLost => Some(ErrorType::NodeLost),
         }
@@ -141,12 +147,16 @@ pub enum ErrorType {
     IdleTimeout,
     /// The image could not be had.
     ImagePullFailed,
+    /// What the image asks for cannot be had from it.
+    ImageUnusable,
     /// The machine did not start.
     StartFailed,
     /// The VMM died.
     VmmDied,
     /// The guest died.
     GuestDied,
+    /// The guest switched its machine off.
+    PoweredOff,
     /// The node was lost.
     NodeLost,
 }
@@ -159,9 +169,11 @@ impl ErrorType {
             ErrorType::Timeout => "TIMEOUT",
             ErrorType::IdleTimeout => "IDLE_TIMEOUT",
             ErrorType::ImagePullFailed => "IMAGE_PULL_FAILED",
+            ErrorType::ImageUnusable => "IMAGE_UNUSABLE",
             ErrorType::StartFailed => "START_FAILED",
             ErrorType::VmmDied => "VMM_DIED",
             ErrorType::GuestDied => "GUEST_DIED",
+            ErrorType::PoweredOff => "POWERED_OFF",
             ErrorType::NodeLost => "NODE_LOST",
         }
     }

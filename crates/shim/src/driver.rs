@@ -4,19 +4,17 @@ use crate::END_FILE;
 use crate::api::{self, Requests};
 use crate::channel::{self, Channel, GuestSender};
 use crate::console::Console;
-use crate::guest::{self, Guest};
+use crate::guest::{self, AskError, Guest, power_off, status};
 use crate::machine::{self, Event};
-use crate::start::{Parts, Started, start};
+use crate::start::{Parts, StartError, Started, start};
 use hyper::Method;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use warren_model::EndReason;
-use warren_proto::guest::{GuestStatus, Shutdown, paths};
+use warren_proto::guest::{GuestStatus, IMAGE_UNUSABLE, Shutdown, paths};
 use warren_proto::shim::{Boot, End, ShimState, Terminate, limits};
 
-/// Time to ask a guest for its last words.
-const LAST_STATUS_WAIT: Duration = Duration::from_millis(500);
 /// Time that the guest gets on top of the grace period of a shutdown.
 const SHUTDOWN_SLACK: Duration = Duration::from_secs(2);
 /// Wait for the agent after a lost channel, before the next try.
@@ -132,6 +130,9 @@ impl Driver {
                 self.apply(Event::Started { now_ms: now_ms(), steps_ms });
                 Ok(channel)
             }
+            Err(StartError::Init(AskError::Failed { code, message, .. })) if code == IMAGE_UNUSABLE => {
+                Err(Over::by_itself(EndReason::ImageUnusable, message))
+            }
             Err(error) => {
                 let console = self.console.tail(CONSOLE_LINES);
                 let message = format!("the machine did not start: {error}\n{console}");
@@ -146,13 +147,14 @@ impl Driver {
             return Over::by_itself(EndReason::StartFailed, "the machine is missing after its start");
         };
         let mut open = true;
+        let mut off = Box::pin(power_off(self.sender().filter(|_| self.has_start_command)));
         loop {
             // Order: a terminate beats all; then what the VMM says, its death included; then the rest.
             tokio::select! {
                 biased;
                 Some(terminate) = self.requests.terminate.recv() => return Over::asked(terminate),
                 event = vm.next_event() => match event {
-                    Some(event) if event.name == "SHUTDOWN" => return self.guest_ended(),
+                    Some(event) if event.name == "SHUTDOWN" => return self.guest_ended(event.data["reason"].as_str()),
                     Some(_) => {}
                     // The machine protocol closes with QEMU. One that closed it and lives on is of no use.
                     None => return self.vmm_died(tokio::time::timeout(VMM_DEATH_WAIT, vm.wait()).await),
@@ -166,6 +168,9 @@ impl Driver {
                 }
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
                 Some((kills, last)) = self.requests.oom.recv() => self.apply(Event::OutOfMemory { kills, last }),
+                () = &mut off => {
+                    return Over::by_itself(EndReason::PoweredOff, "the sandbox's init switched the machine off");
+                }
                 _ = &mut channel.closed, if open => {
                     let exchange = self.guest.send_replace(None).and_then(|guest| guest.exchange);
                     tracing::warn!("guest channel lost, opening it again");
@@ -176,6 +181,7 @@ impl Driver {
                     };
                     if let Some(again) = reopened {
                         self.guest.send_replace(Some(Guest { sender: again.sender.clone(), exchange }));
+                        off.set(power_off(self.sender().filter(|_| self.has_start_command)));
                         channel = again;
                         open = true;
                     }
@@ -198,7 +204,7 @@ impl Driver {
             {
                 let last = status.last_oom.map(|o| format!("{} (pid {}) was killed for lack of memory", o.name, o.pid));
                 if oom.send((status.oom_kills, last)).await.is_ok() {
-                    let _ = tokio::time::timeout(LAST_STATUS_WAIT, states.changed()).await;
+                    let _ = tokio::time::timeout(guest::LAST_STATUS_WAIT, states.changed()).await;
                 }
             }
             let state = states.borrow().clone();
@@ -217,11 +223,15 @@ impl Driver {
         Over::by_itself(EndReason::VmmDied, message.trim_end())
     }
 
-    /// The guest's kernel stopped: by its own wish or by a panic. The console tells which.
-    fn guest_ended(&self) -> Over {
+    /// The guest's kernel stopped: by its own wish or by a panic. `how`, QEMU's word for it, and the console tell which.
+    fn guest_ended(&self, how: Option<&str>) -> Over {
         let console = self.console.tail(CONSOLE_LINES);
         let out_of_memory = console.contains("Out of memory") || console.contains("System is deadlocked on memory");
-        let (reason, what) = if out_of_memory {
+        let (reason, what) = if how == Some("guest-shutdown") {
+            (EndReason::PoweredOff, "the guest switched its machine off")
+        } else if console.contains("reboot: Restarting system") {
+            (EndReason::PoweredOff, "the guest restarted its machine, which ends a sandbox")
+        } else if out_of_memory {
             (EndReason::OutOfMemory, "the guest ran out of memory and stopped")
         } else {
             (EndReason::GuestDied, "the guest stopped")
@@ -265,10 +275,6 @@ impl Driver {
         }
         status(sender).await.unwrap_or_default()
     }
-}
-
-async fn status(sender: GuestSender) -> Option<GuestStatus> {
-    guest::ask::<GuestStatus>(sender, Method::GET, paths::STATUS, None::<&()>, LAST_STATUS_WAIT).await.ok()
 }
 
 /// Whole or not at all: a reader never sees half of it.

@@ -9,10 +9,15 @@ use hyper::{Method, Request};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
-use warren_proto::guest::{GuestError, limits};
+use warren_proto::guest::{GuestError, GuestStatus, limits, paths};
 
 /// Scheme and authority that HTTP/2 wants and nobody reads.
 pub(crate) const GUEST_ORIGIN: &str = "http://guest";
+
+/// Time to ask a guest for its last words.
+pub(crate) const LAST_STATUS_WAIT: Duration = Duration::from_millis(500);
+/// Longest wait for an init to switch its machine off: longer than any sandbox lives.
+const POWER_OFF_WAIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// A guest that takes requests.
 #[derive(Clone)]
@@ -47,6 +52,8 @@ pub enum AskError {
     Failed {
         /// What was asked.
         path: &'static str,
+        /// The agent's code; empty where it gave none.
+        code: String,
         /// The agent's words.
         message: String,
     },
@@ -79,10 +86,28 @@ pub async fn ask<A: DeserializeOwned>(
         let bytes = body.map_err(|e| broken(e.to_string()))?.to_bytes();
         if !status.is_success() {
             let error: Option<GuestError> = serde_json::from_slice(&bytes).ok();
-            let message = error.map_or_else(|| format!("status {status}"), |e| e.message);
-            return Err(AskError::Failed { path, message });
+            let (code, message) =
+                error.map_or_else(|| (String::new(), format!("status {status}")), |e| (e.code, e.message));
+            return Err(AskError::Failed { path, code, message });
         }
         serde_json::from_slice(&bytes).map_err(|e| broken(format!("unreadable answer: {e}")))
     };
     tokio::time::timeout(wait, exchange).await.map_err(|_| AskError::Slow { path, wait })?
+}
+
+/// Resolves when the start command, an init, has switched the machine off; never where there is none, or when the channel breaks.
+pub(crate) async fn power_off(sender: Option<GuestSender>) {
+    if let Some(sender) = sender {
+        let path = paths::POWER_OFF;
+        let told = ask::<serde_json::Value>(sender, Method::GET, path, None::<&()>, POWER_OFF_WAIT).await;
+        if told.is_ok() {
+            return;
+        }
+    }
+    std::future::pending().await
+}
+
+/// How the guest is; `None` where it does not say in time.
+pub(crate) async fn status(sender: GuestSender) -> Option<GuestStatus> {
+    ask::<GuestStatus>(sender, Method::GET, paths::STATUS, None::<&()>, LAST_STATUS_WAIT).await.ok()
 }

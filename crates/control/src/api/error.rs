@@ -116,7 +116,19 @@ mod tests {
     fn the_document_has_all_error_types() {
         let document = include_str!("../../../../docs/errors.md");
         use warren_model::EndReason::*;
-        let ends = [Deleted, Timeout, Idle, ImagePullFailed, StartFailed, VmmDied, GuestDied, OutOfMemory, NodeLost];
+        let ends = [
+            Deleted,
+            Timeout,
+            Idle,
+            ImagePullFailed,
+            ImageUnusable,
+            StartFailed,
+            VmmDied,
+            GuestDied,
+            PoweredOff,
+            OutOfMemory,
+            NodeLost,
+        ];
         for end in ends {
             let kind = end.error_type().map_or("–".to_owned(), |kind| format!("`{}`", kind.as_str()));
             let fault = if end.infra_fault() { "yes" } else { "no" };

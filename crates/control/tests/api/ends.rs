@@ -12,6 +12,8 @@ async fn every_end_has_its_status_type_and_fault() {
         (EndReason::StartFailed, "ERROR", "START_FAILED", true),
         (EndReason::VmmDied, "ERROR", "VMM_DIED", true),
         (EndReason::GuestDied, "ERROR", "GUEST_DIED", false),
+        (EndReason::PoweredOff, "TERMINATED", "POWERED_OFF", false),
+        (EndReason::ImageUnusable, "ERROR", "IMAGE_UNUSABLE", false),
         (EndReason::OutOfMemory, "ERROR", "OOM_KILLED", false),
         (EndReason::NodeLost, "ERROR", "NODE_LOST", true),
     ];

@@ -10,7 +10,7 @@ mod settings;
 
 pub use disks::{RootDisk, Superblock, superblock};
 pub use mounts::Staged;
-pub(crate) use mounts::modules_of_tools;
+pub(crate) use mounts::{MODULE_LOADER, modules_of_tools};
 pub(crate) use settings::INTERFACE;
 
 use crate::agent::{Agent, runtime};

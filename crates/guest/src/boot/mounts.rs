@@ -13,7 +13,7 @@ const MOVED: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// image, needs nothing made on the image's disk, and is not lost when something is mounted on `/run`.
 const TOOLS: &str = "/dev/warren/tools";
 /// Where the kernel finds the agent as its module loader, in the guest's root too.
-const MODULE_LOADER: &str = "/dev/warren/modprobe";
+pub(crate) const MODULE_LOADER: &str = "/dev/warren/modprobe";
 
 struct FileSystem {
     target: &'static str,

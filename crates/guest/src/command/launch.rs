@@ -99,8 +99,8 @@ pub struct Launched {
     pub exit: oneshot::Receiver<Exit>,
 }
 
-/// Starts a command. Synchronous: its process runs when this returns. A first process of its own gets no cgroup: it makes and rules them
-/// itself, from the root on.
+/// Starts a command. Synchronous: its process runs when this returns. A first process gets the cgroup that its world names, or none, and then rules
+/// them all.
 pub fn launch(
     command: &Command<'_>,
     defaults: &Defaults,
@@ -133,16 +133,21 @@ pub fn launch(
         world,
     };
     let spawned = match world {
-        World::New => spawn(&plan).map(|pid| (pid, None)),
+        World::New(cgroup) => spawn(&Launch { cgroup, ..plan }).map(|pid| (pid, None)),
         World::Agent | World::Of(_) => spawn_in_cgroup(plan, cgroups),
     };
     let (pid, cgroup) = spawned.map_err(|failure| start_error(failure, command.program, cwd))?;
     Ok(Launched { pid, streams: ours, cgroup, exit: reaper.expect(pid) })
 }
 
-/// Starts the process in a cgroup, which is answered too; without one where the guest's root has made that unusable.
+/// Starts the process in a cgroup, which is answered too; without one where the guest's root has made that unusable. We wait for the program to be
+/// executed, which in a frozen cgroup would be for ever.
 fn spawn_in_cgroup(plan: Launch<'_>, cgroups: &Cgroups) -> Result<(u32, Option<CommandCgroup>), SpawnFailure> {
     if let Some(cgroup) = cgroups.take() {
+        if cgroup.is_frozen() {
+            cgroups.release(cgroup);
+            return spawn(&plan).map(|pid| (pid, None));
+        }
         match spawn(&Launch { cgroup: Some(cgroup.folder()), ..plan }) {
             Ok(pid) => return Ok((pid, Some(cgroup))),
             Err(failure) => {

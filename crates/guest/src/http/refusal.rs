@@ -3,7 +3,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use serde::Serialize;
 use std::io;
-use warren_proto::guest::GuestError;
+use warren_proto::guest::{GuestError, IMAGE_UNUSABLE};
 
 /// Why a request outside of the Connect service failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,12 @@ impl Refusal {
     /// 400: the request itself is wrong.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, code: "bad_request", message: message.into() }
+    }
+
+    /// 422: the image lacks what its config names.
+    pub fn image_unusable(problem: String) -> Self {
+        let message = format!("the image cannot be started: {problem}");
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, code: IMAGE_UNUSABLE, message }
     }
 
     /// 503: the guest has no files yet.

@@ -50,9 +50,6 @@ impl Asked {
         if machine_id.len() != 32 || !machine_id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(Refusal::bad_request("machine_id: expected 32 hex digits"));
         }
-        if workdir.as_ref().is_some_and(|path| !path.starts_with('/')) {
-            return Err(Refusal::bad_request("workdir: must be absolute"));
-        }
         let workdir = workdir.filter(|path| path != "/");
         let user = user.filter(|user| !user.is_empty());
         let start_command = start_command.filter(|argv| !argv.is_empty());
@@ -120,11 +117,10 @@ mod tests {
     #[test]
     fn each_bad_field_is_named() {
         type Spoil = fn(&mut Init);
-        let bad: [(&str, Spoil); 6] = [
+        let bad: [(&str, Spoil); 5] = [
             ("entropy", |init| init.entropy = "AAAA".into()),
             ("hostname", |init| init.hostname = "a\nb".into()),
             ("machine_id", |init| init.machine_id = "xyz".into()),
-            ("workdir", |init| init.workdir = Some("relative".into())),
             ("network.address", |init| init.network.as_mut().unwrap().address = "10.0.2.15".into()),
             ("network.gateway", |init| init.network.as_mut().unwrap().gateway = "::1".into()),
         ];

@@ -35,6 +35,7 @@ pub(super) fn finish(agent: &Agent) {
     tell("identity", identity::write(&asked, old_hostname.as_deref()));
     if is_new_root {
         tell("modules", root::mount_modules());
+        tell("modprobe", root::provide_modprobe());
     }
     let workdir = asked.workdir.unwrap_or_else(|| "/".to_owned());
     if !Path::new(&workdir).exists() {

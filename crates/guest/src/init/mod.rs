@@ -12,6 +12,7 @@ mod stand_ins;
 
 use crate::agent::Agent;
 use crate::boot::{RootDisk, Staged};
+use crate::command::resolve_user;
 use crate::http::Refusal;
 use crate::{report, start_command, sys};
 use asked::Asked;
@@ -89,6 +90,7 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
             "an earlier init failed, or this agent is not the first process of a machine",
         ));
     }
+    check_image(&asked)?;
     steps.run("hostname", || Ok(rustix::system::sethostname(asked.hostname.as_bytes())?))?;
     if let Some(network) = &asked.network {
         steps.run("network", || network::configure(network))?;
@@ -101,6 +103,15 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
     drop(guest);
     tokio::task::spawn_local(finish_soon(agent.clone(), start_command));
     Ok(answer)
+}
+
+/// What Docker refuses to start a container for: better told now than by each command.
+fn check_image(asked: &Asked) -> Result<(), Refusal> {
+    if let Some(path) = asked.workdir.as_deref().filter(|path| !path.starts_with('/')) {
+        return Err(Refusal::image_unusable(format!("its working directory {path:?} is not an absolute path")));
+    }
+    let user = asked.user.as_deref().map_or(Ok(()), |user| resolve_user(user).map(drop));
+    user.map_err(|error| Refusal::image_unusable(error.to_string()))
 }
 
 async fn finish_soon(agent: Rc<Agent>, start_command: Option<Vec<String>>) {

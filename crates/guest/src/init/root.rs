@@ -1,5 +1,5 @@
 use super::Steps;
-use crate::boot::{RootDisk, Staged, Superblock, modules_of_tools, superblock};
+use crate::boot::{MODULE_LOADER, RootDisk, Staged, Superblock, modules_of_tools, superblock};
 use crate::http::Refusal;
 use crate::sys;
 use rustix::fs::{Mode, OFlags};
@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 /// Where the disk is mounted until it becomes the root.
@@ -62,6 +62,25 @@ fn grow(blocks: u64) -> io::Result<()> {
     sys::grow_ext4(root.as_fd(), blocks)
 }
 
+/// Makes the loader of modules a program of the image, in an image that brings none: Docker and others run it.
+pub(super) fn provide_modprobe() -> io::Result<()> {
+    const NAME: &str = "modprobe";
+    const FOLDER: &str = "/sbin";
+    let is_there = |folder: &&str| Path::new(folder).join(NAME).symlink_metadata().is_ok();
+    if !Path::new(FOLDER).is_dir() || [FOLDER, "/usr/sbin", "/bin", "/usr/bin"].iter().any(is_there) {
+        return Ok(());
+    }
+    keeping_times(Path::new(FOLDER), || symlink(MODULE_LOADER, Path::new(FOLDER).join(NAME)))
+}
+
+/// Changes a folder of the image, which is otherwise to stay as it was.
+fn keeping_times(folder: &Path, change: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let before = fs::metadata(folder)?;
+    change()?;
+    let times = FileTimes::new().set_accessed(before.accessed()?).set_modified(before.modified()?);
+    File::open(folder)?.set_times(times)
+}
+
 /// Shows the running kernel's modules where programs look for them, unless the image brings its own.
 pub(super) fn mount_modules() -> io::Result<()> {
     let source = modules_of_tools();
@@ -70,10 +89,6 @@ pub(super) fn mount_modules() -> io::Result<()> {
         return Ok(());
     }
     let parent = target.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/")).to_owned();
-    let before = fs::metadata(&parent)?;
-    fs::create_dir_all(&target)?;
-    // The image stays as it was but for the folder itself.
-    let times = FileTimes::new().set_accessed(before.accessed()?).set_modified(before.modified()?);
-    File::open(&parent)?.set_times(times)?;
+    keeping_times(&parent, || fs::create_dir_all(&target))?;
     Ok(mount_bind(&source, &target)?)
 }

@@ -44,6 +44,11 @@ pub(super) fn normal(name: &str) -> String {
     name.chars().map(convert).collect()
 }
 
+/// Whether a module is among those of the kernel itself, from the text of `modules.builtin`: a file a line.
+pub(super) fn is_listed(modules_builtin: &str, module: &str) -> bool {
+    modules_builtin.lines().any(|file| name_of(file) == module)
+}
+
 fn name_of(file: &str) -> String {
     let base = file.rsplit('/').next().unwrap_or(file);
     normal(base.split_once(".ko").map_or(base, |(name, _)| name))
@@ -110,6 +115,12 @@ mod tests {
     const DEP: &str = "kernel/fs/overlayfs/overlay.ko:\n\
                        kernel/net/nf-tables.ko.xz: kernel/net/nfnetlink.ko kernel/lib/libcrc32c.ko\n";
     const ALIAS: &str = "# comment\nalias fs-overlay overlay\nalias pci:v00001AF4d*sv*bc[0-9A]* virtio_x\nalias net-pf-16-proto-12 nfnetlink\n";
+
+    #[test]
+    fn built_in_modules_are_known_by_name() {
+        let text = "kernel/fs/ext4/ext4.ko\nkernel/arch/x86/platform/intel/iosf_mbi.ko\n";
+        assert!(is_listed(text, "ext4") && is_listed(text, "iosf_mbi") && !is_listed(text, "ext"));
+    }
 
     #[test]
     fn dependencies_come_first() {

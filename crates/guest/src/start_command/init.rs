@@ -1,5 +1,6 @@
 //! Which start commands are inits, and what those need. Pure.
 
+use crate::process::Exit;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +50,24 @@ impl InitKind {
     }
 }
 
+/// What an init did with the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MachineEnd {
+    /// Halted it, or switched it off.
+    Off,
+    /// Asked for its restart.
+    Restart,
+}
+
+/// How the kernel tells of a `reboot` call in a PID namespace: by the signal that ends its first process. No other can end that by these.
+pub(super) fn machine_end(exit: Exit) -> Option<MachineEnd> {
+    match exit {
+        Exit::Signal(libc::SIGINT) => Some(MachineEnd::Off),
+        Exit::Signal(libc::SIGHUP) => Some(MachineEnd::Restart),
+        _ => None,
+    }
+}
+
 /// The environment of an init: what tells systemd that machine and devices are set up already, unless the sandbox says something else.
 pub(super) fn environment(sandbox: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     const NAME: &str = "container";
@@ -77,6 +96,15 @@ mod tests {
         }
         assert_eq!(InitKind::of("/sbin/init", systemd), Some(InitKind::Systemd));
         assert_eq!(InitKind::of("/sbin/init", |_| None), Some(InitKind::Other));
+    }
+
+    #[test]
+    fn only_a_reboot_call_ends_the_machine() {
+        assert_eq!(machine_end(Exit::Signal(libc::SIGINT)), Some(MachineEnd::Off));
+        assert_eq!(machine_end(Exit::Signal(libc::SIGHUP)), Some(MachineEnd::Restart));
+        for other in [Exit::Code(0), Exit::Code(130), Exit::Signal(libc::SIGKILL), Exit::Signal(libc::SIGSEGV)] {
+            assert_eq!(machine_end(other), None, "{other:?}");
+        }
     }
 
     #[test]

@@ -1,15 +1,16 @@
-//! The sandbox's start command: runs once, its output kept for the logs, never restarted.
+//! The sandbox's start command: runs once, its output kept for the logs.
 //!
 //! One that is an init, such as systemd, becomes process 1 of a world of its own, in which all commands live that are started while it runs.
+//! It alone can be started again: when it restarts the machine.
 
 mod init;
 
 use crate::agent::Agent;
 use crate::command::{Command, Defaults, Launched, StartError, Streams, Wiring, launch};
-use crate::process::CommandCgroup;
+use crate::process::{CommandCgroup, Exit};
 use crate::sys::{self, FirstProcess, World, watch};
-use init::InitKind;
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use init::{InitKind, MachineEnd};
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,6 +27,12 @@ use tokio::sync::Notify;
 const LOG_LEN_MAX: usize = 1 << 20;
 /// Bytes read at once.
 const READ_LEN: usize = 4 << 10;
+/// Name of the cgroup that holds the commands' own, among those of an init.
+const COMMANDS_CGROUP: &str = "warren";
+/// Time after its end for its last words to be read; longer ones come from what it left behind.
+const LAST_WORDS_WAIT: Duration = Duration::from_millis(200);
+/// Time between the end of an init that wants the machine restarted and its next start.
+const RESTART_WAIT: Duration = Duration::from_secs(1);
 
 /// A start command that is an init, while it runs.
 struct Init {
@@ -43,6 +50,10 @@ pub struct StartCommand {
     cgroup: RefCell<Option<CommandCgroup>>,
     init: RefCell<Option<Init>>,
     ended: Notify,
+    /// Whether we ended it.
+    stopped: Cell<bool>,
+    /// Whether it was an init that switched the machine off.
+    off: Cell<bool>,
 }
 
 impl StartCommand {
@@ -67,8 +78,20 @@ impl StartCommand {
         init.map_or_else(|| "/proc".into(), |pid| format!("/proc/{pid}/root/proc").into())
     }
 
+    /// Waits until an init has switched the machine off.
+    pub async fn powered_off(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.off.get() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     /// Sends SIGTERM to its process group, or to an init what makes it end the machine, waits, and then kills whatever is left of it.
     pub async fn stop(&self, grace: Duration) {
+        self.stopped.set(true);
         let group = self.pid.get().and_then(|pid| Pid::from_raw(pid as i32));
         if let Some(group) = group.filter(|_| self.exit.get().is_none()) {
             let ended = self.ended.notified();
@@ -99,10 +122,36 @@ impl StartCommand {
         log.extend(bytes);
     }
 
+    /// A line of ours between its own.
+    fn say(&self, line: &str) {
+        if self.log.borrow().back().is_some_and(|&last| last != b'\n') {
+            self.append(b"\n");
+        }
+        self.append(format!("{line}\n").as_bytes());
+    }
+
     fn set_exit(&self, code: i32) {
-        *self.init.borrow_mut() = None;
         self.exit.set(Some(code));
         self.ended.notify_waiters();
+    }
+
+    /// Takes its end; answers whether it is to be started again.
+    fn end(&self, exit: Exit, was_init: bool) -> bool {
+        let over = init::machine_end(exit).filter(|_| was_init && !self.stopped.get());
+        match (over, exit) {
+            (Some(MachineEnd::Restart), _) => {
+                self.say("the start command restarts the machine");
+                return true;
+            }
+            (Some(MachineEnd::Off), _) => {
+                self.say("the start command switched the machine off");
+                self.off.set(true);
+            }
+            (None, Exit::Code(code)) => self.say(&format!("the start command ended with exit code {code}")),
+            (None, Exit::Signal(signal)) => self.say(&format!("the start command ended by signal {signal}")),
+        }
+        self.set_exit(exit.code());
+        false
     }
 }
 
@@ -112,33 +161,47 @@ pub fn start(agent: &Rc<Agent>, defaults: &Defaults, argv: &[String]) {
     let kind = InitKind::of(program, |path| fs::canonicalize(path).ok());
     let env = if kind.is_some() { init::environment(&defaults.env) } else { BTreeMap::new() };
     let command = Command { program, args, env: &env, cwd: None, user: None, wiring: Wiring::Log };
-    let world = if kind.is_some() { World::New } else { World::Agent };
+    let cgroup = if kind == Some(InitKind::Systemd) { machine_cgroup(agent) } else { None };
+    let world = if kind.is_some() { World::New(cgroup.as_ref().map(CommandCgroup::folder)) } else { World::Agent };
     if let Some(kind) = kind
-        && let Err(error) = prepare_for(kind)
+        && let Err(error) = prepare_for(kind, agent.start_command.pid.get().is_some())
     {
         crate::report!("cannot prepare for {program}: {error}");
     }
     match launch(&command, defaults, world, &agent.cgroups, &agent.reaper) {
-        Ok(launched) => {
+        Ok(mut launched) => {
             if let Some(kind) = kind {
+                launched.cgroup = cgroup;
                 enter_world(agent, kind, launched.pid);
             }
-            follow(agent, launched);
+            follow(agent, launched, argv.to_vec());
         }
         Err(error) => {
-            agent.start_command.append(format!("{error}\n").as_bytes());
+            agent.cgroups.leave_machine();
+            agent.start_command.say(&error.to_string());
             let code = if matches!(error, StartError::Program { .. }) { 127 } else { 126 };
             agent.start_command.set_exit(code);
         }
     }
 }
 
+/// Starts an init again that wants the machine restarted: its world is gone, and with it everything that ran there.
+async fn restart(agent: Rc<Agent>, argv: Vec<String>) {
+    tokio::time::sleep(RESTART_WAIT).await;
+    if let Some(defaults) = crate::init::defaults(&agent).filter(|_| !agent.start_command.stopped.get()) {
+        start(&agent, &defaults, &argv);
+    }
+}
+
 /// What an init mounts is to be seen by the agent too, which reads and writes files for clients. systemd gets the `/run` that it would make, with
 /// what it must know of this machine.
-fn prepare_for(kind: InitKind) -> io::Result<()> {
+fn prepare_for(kind: InitKind, again: bool) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::SHARED | MountPropagationFlags::REC)?;
     if kind == InitKind::Systemd {
         fs::create_dir_all("/run")?;
+        if again {
+            unmount("/run", UnmountFlags::DETACH)?;
+        }
         mount("tmpfs", "/run", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=20%,nr_inodes=800k")?;
         for (path, text) in init::SYSTEMD_FILES {
             let path = Path::new(path);
@@ -147,6 +210,13 @@ fn prepare_for(kind: InitKind) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The cgroup that systemd takes for the root of all. In the true root it would meet processes that it cannot see, the kernel's and ours, and
+/// fail to tell which are in its units.
+fn machine_cgroup(agent: &Agent) -> Option<CommandCgroup> {
+    let made = agent.cgroups.enter_machine(COMMANDS_CGROUP);
+    made.inspect_err(|error| crate::report!("no cgroup for the init: {error}")).ok()
 }
 
 /// From now on, commands live with this process.
@@ -158,17 +228,21 @@ fn enter_world(agent: &Agent, kind: InitKind, pid: u32) {
     }
 }
 
-fn follow(agent: &Rc<Agent>, launched: Launched) {
+fn follow(agent: &Rc<Agent>, launched: Launched, argv: Vec<String>) {
     let Launched { pid, streams, cgroup, exit } = launched;
     agent.start_command.pid.set(Some(pid));
     *agent.start_command.cgroup.borrow_mut() = cgroup;
-    if let Streams::Pipes { stdout, .. } = streams {
-        tokio::task::spawn_local(keep_log(agent.clone(), stdout));
-    }
+    let Streams::Pipes { stdout, .. } = streams else { return };
+    let log = tokio::task::spawn_local(keep_log(agent.clone(), stdout));
     let agent = agent.clone();
     tokio::task::spawn_local(async move {
-        if let Ok(exit) = exit.await {
-            agent.start_command.set_exit(exit.code());
+        let Ok(exit) = exit.await else { return };
+        let was_init = agent.start_command.init.take().is_some();
+        agent.cgroups.leave_machine();
+        // What it said last stands before what we say about its end.
+        let _ = tokio::time::timeout(LAST_WORDS_WAIT, log).await;
+        if agent.start_command.end(exit, was_init) {
+            restart(agent, argv).await;
         }
     });
 }

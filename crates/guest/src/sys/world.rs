@@ -5,8 +5,9 @@
 #![allow(unsafe_code)]
 
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 
 /// Where a new process lives.
@@ -16,8 +17,9 @@ pub enum World<'a> {
     #[default]
     Agent,
     /// In a new one, of which it is the first process: a PID namespace, and mounts that are a copy of the agent's but for `/proc`. What is
-    /// mounted on either side later shows on the other where the agent's mounts are shared.
-    New,
+    /// mounted on either side later shows on the other where the agent's mounts are shared. With a cgroup it is born there, and sees that as the root
+    /// of all cgroups.
+    New(Option<BorrowedFd<'a>>),
     /// In that of a first process.
     Of(&'a FirstProcess),
 }
@@ -40,15 +42,15 @@ impl FirstProcess {
 #[derive(Clone, Copy)]
 pub(super) enum Entry {
     None,
-    OwnProc,
-    Mounts(RawFd),
+    OwnViews { cgroups: bool },
+    Join(RawFd),
 }
 
 impl World<'_> {
     /// Flags for the call that starts the process.
     pub(super) fn clone_flags(self) -> u64 {
         match self {
-            World::New => (libc::CLONE_NEWPID | libc::CLONE_NEWNS) as u64,
+            World::New(_) => (libc::CLONE_NEWPID | libc::CLONE_NEWNS) as u64,
             World::Agent | World::Of(_) => 0,
         }
     }
@@ -56,8 +58,8 @@ impl World<'_> {
     pub(super) fn entry(self) -> Entry {
         match self {
             World::Agent => Entry::None,
-            World::New => Entry::OwnProc,
-            World::Of(first) => Entry::Mounts(first.itself.as_raw_fd()),
+            World::New(cgroup) => Entry::OwnViews { cgroups: cgroup.is_some() },
+            World::Of(first) => Entry::Join(first.itself.as_raw_fd()),
         }
     }
 
@@ -81,21 +83,50 @@ impl Entry {
     /// Does it, in the child.
     ///
     /// # Safety
-    /// The caller shares no file system context (`CLONE_FS`) with another process. Neither allocates nor locks.
+    /// The caller is a child that shares no file system context (`CLONE_FS`) with another process, and its mounts with none. Neither allocates nor locks.
     pub(super) unsafe fn enter(self) -> bool {
-        const PROC: *const libc::c_char = c"/proc".as_ptr();
-        // SAFETY: all pointers are to constant strings or null where the kernel takes that.
+        // SAFETY: as for this function; the descriptor is open in the child.
         unsafe {
             match self {
                 Entry::None => true,
-                Entry::Mounts(first) => libc::setns(first, libc::CLONE_NEWNS) == 0,
-                Entry::OwnProc => {
-                    let quiet = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-                    // The agent's stays as it is: what is mounted on it here would show there too.
-                    libc::mount(ptr::null(), PROC, ptr::null(), libc::MS_PRIVATE, ptr::null()) == 0
-                        && libc::mount(c"proc".as_ptr(), PROC, c"proc".as_ptr(), quiet, ptr::null()) == 0
-                }
+                Entry::Join(first) => libc::setns(first, libc::CLONE_NEWNS | libc::CLONE_NEWCGROUP) == 0,
+                Entry::OwnViews { cgroups } => own_proc() && (!cgroups || own_cgroups()),
             }
         }
+    }
+}
+
+const QUIET: libc::c_ulong = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+
+/// What is mounted below this mount from now on shows nowhere else, and the agent's stays as it is.
+///
+/// # Safety
+/// As for [`Entry::enter`].
+unsafe fn set_private(mount: &CStr) -> bool {
+    // SAFETY: a string, and null where the kernel takes that.
+    unsafe { libc::mount(ptr::null(), mount.as_ptr(), ptr::null(), libc::MS_PRIVATE, ptr::null()) == 0 }
+}
+
+/// # Safety
+/// As for [`Entry::enter`].
+unsafe fn own_proc() -> bool {
+    const PROC: &CStr = c"/proc";
+    // SAFETY: strings, and null where the kernel takes that.
+    unsafe {
+        set_private(PROC) && libc::mount(c"proc".as_ptr(), PROC.as_ptr(), c"proc".as_ptr(), QUIET, ptr::null()) == 0
+    }
+}
+
+/// # Safety
+/// As for [`Entry::enter`].
+unsafe fn own_cgroups() -> bool {
+    const CGROUPS: &CStr = c"/sys/fs/cgroup";
+    let kind = c"cgroup2".as_ptr();
+    // SAFETY: strings, and null where the kernel takes that. The kernel does not stack one hierarchy on itself: the old mount goes first.
+    unsafe {
+        libc::unshare(libc::CLONE_NEWCGROUP) == 0
+            && set_private(c"/sys")
+            && libc::umount2(CGROUPS.as_ptr(), libc::MNT_DETACH) == 0
+            && libc::mount(kind, CGROUPS.as_ptr(), kind, QUIET, ptr::null()) == 0
     }
 }

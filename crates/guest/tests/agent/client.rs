@@ -27,7 +27,9 @@ pub(crate) struct Agent {
 impl Agent {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let cgroup = cgroup_root().join(format!("warren-test-{}", std::process::id()));
+        // One for each agent, as many of which as there are threads share this process.
+        let name = folder.path().file_name().unwrap().to_str().unwrap().trim_start_matches('.');
+        let cgroup = cgroup_root().join(format!("warren-test-{name}"));
         let process = Command::new(env!("CARGO_BIN_EXE_warren-guest"))
             .arg("serve")
             .args([&folder.path().join("socket"), &cgroup])

@@ -9,7 +9,8 @@ pub use hashing::{HashingReader, Sha256Hex};
 pub use layer::{ApplyError, Layer, Marks};
 
 use crate::ext4::{
-    Builder, Ext4Error, FileData, Kind, OpenFile, Options, Placement, Summary, Target, Xattr, xattr_supported,
+    ACL_ACCESS, Builder, Ext4Error, FileData, Kind, OpenFile, Options, Placement, Summary, Target, Xattr, follow_mode,
+    xattr_supported,
 };
 use crate::tar::{Entry, EntryKind, Piece, Reader, TarError};
 use std::io::{self, Read};
@@ -100,19 +101,22 @@ fn add(mut layer: Layer<'_>, entry: Entry, data: FileData) -> Result<(), ApplyEr
         EntryKind::BlockDevice(major, minor) => Kind::BlockDevice(major, minor),
         EntryKind::Fifo => Kind::Fifo,
     };
-    let xattrs = kept_xattrs(entry.xattrs, &kind);
+    let xattrs = kept_xattrs(entry.xattrs, &kind, entry.meta.mode);
     layer.put(&entry.path, entry.meta, xattrs, kind)
 }
 
 /// Attributes that Linux would let a file of this kind have; Docker drops the others too.
-fn kept_xattrs(xattrs: Vec<Xattr>, kind: &Kind) -> Option<Box<[Xattr]>> {
+fn kept_xattrs(xattrs: Vec<Xattr>, kind: &Kind, mode: u16) -> Option<Box<[Xattr]>> {
     let user = matches!(kind, Kind::File(_) | Kind::Dir(_));
     let acl = !matches!(kind, Kind::Symlink(_));
-    let kept: Vec<Xattr> = xattrs
+    let mut kept: Vec<Xattr> = xattrs
         .into_iter()
         .filter(|x| xattr_supported(&x.name))
         .filter(|x| (user || !x.name.starts_with(b"user.")) && (acl || !x.name.starts_with(b"system.")))
         .collect();
+    for access in kept.iter_mut().filter(|x| *x.name == *ACL_ACCESS) {
+        follow_mode(&mut access.value, mode);
+    }
     if kept.is_empty() { None } else { Some(kept.into()) }
 }
 

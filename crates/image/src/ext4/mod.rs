@@ -27,6 +27,7 @@ mod tree;
 mod used;
 mod xattr;
 
+pub use acl::{ACL_ACCESS, follow_mode};
 pub use builder::Builder;
 pub use data::{OpenFile, Placement};
 pub use extent::{Extent, Extents};

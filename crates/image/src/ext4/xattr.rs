@@ -81,7 +81,7 @@ pub(super) fn encode(xattrs: &[Xattr]) -> Result<Encoded, XattrError> {
 
 fn split(name: &[u8]) -> Option<(u8, &[u8])> {
     match name {
-        b"system.posix_acl_access" => return Some((2, b"")),
+        acl::ACL_ACCESS => return Some((2, b"")),
         b"system.posix_acl_default" => return Some((3, b"")),
         _ => {}
     }

@@ -44,7 +44,10 @@ impl Pax {
     fn set(&mut self, key: &[u8], value: &[u8]) -> Option<Result<(), TarError>> {
         if let Some(name) = key.strip_prefix(XATTR_PREFIX) {
             self.xattrs.retain(|x| *x.name != *name);
-            self.xattrs.push(Xattr { name: name.into(), value: value.into() });
+            // An empty value takes the record back, as for every key: no attribute is empty.
+            if !value.is_empty() {
+                self.xattrs.push(Xattr { name: name.into(), value: value.into() });
+            }
             return Some(Ok(()));
         }
         if value.is_empty() {
@@ -137,6 +140,13 @@ mod tests {
         assert_eq!(pax.path.as_deref(), Some(&b"a/b"[..]));
         assert_eq!(pax.mtime, Some((1, 500_000_100)));
         assert_eq!(*pax.xattrs[0].value, *b"a=\n\0b");
+    }
+
+    #[test]
+    fn an_empty_value_takes_an_attribute_back() {
+        let mut pax = Pax::default();
+        pax.parse(b"25 SCHILY.xattr.user.x=a\n24 SCHILY.xattr.user.y=\n24 SCHILY.xattr.user.x=\n").unwrap();
+        assert_eq!(pax.xattrs.len(), 0);
     }
 
     #[test]

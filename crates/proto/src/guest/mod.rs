@@ -43,6 +43,8 @@ pub mod paths {
     pub const JOBS: &str = "/warren/jobs";
     /// `POST` [`super::Shutdown`]: SIGTERM to the start command, a grace period, sync; answers `{}`.
     pub const SHUTDOWN: &str = "/warren/shutdown";
+    /// `GET`, answers `{}` once the start command, an init, has switched the machine off; waits for that.
+    pub const POWER_OFF: &str = "/warren/power-off";
     /// `PUT ?path=`: the body becomes the file; answers [`super::FileWritten`].
     pub const FILES: &str = "/files";
     /// `GET ?path=`: the file's bytes.
@@ -100,6 +102,9 @@ pub struct InitDone {
     #[serde(default)]
     pub has_exchange: bool,
 }
+
+/// Code of a [`GuestError`] that answers an [`Init`]: the image lacks what its config names.
+pub const IMAGE_UNUSABLE: &str = "image_unusable";
 
 /// A refusal or failure of the agent, with an HTTP status of 4xx or 5xx.
 #[derive(Debug, Clone, Serialize, Deserialize)]
