@@ -15,7 +15,10 @@ const WAIT_SECS_MAX: u64 = 10;
 const DATABASE_FILE: &str = "warren.db";
 
 /// Schema changes in order; a file never changes once it was released.
-const MIGRATIONS: [(i64, &str, &str); 1] = [(1, "init", include_str!("../../migrations/0001_init.sql"))];
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "init", include_str!("../../migrations/0001_init.sql")),
+    (2, "images", include_str!("../../migrations/0002_images.sql")),
+];
 
 /// What a write must survive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,6 +15,7 @@ mod flight;
 mod import;
 mod index;
 mod lease;
+mod pin;
 
 pub use lease::Lease;
 
