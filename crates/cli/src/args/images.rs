@@ -1,3 +1,4 @@
+use super::pair::Pair;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -10,6 +11,14 @@ pub(crate) enum ImagesCommand {
     /// List the images on the server
     #[command(visible_alias = "ls")]
     List,
+    /// Build a Dockerfile on the server into an image of yours
+    Build(BuildArgs),
+    /// List your last builds
+    Builds,
+    /// Show what a build said
+    BuildLogs(BuildIdArgs),
+    /// End a build
+    BuildCancel(BuildIdArgs),
     /// Remove a name; the bytes go when no sandbox uses them
     #[command(visible_aliases = ["rm", "delete"])]
     Remove(RemoveArgs),
@@ -36,4 +45,33 @@ pub(crate) struct RemoveArgs {
     /// References as `images list` shows them
     #[arg(value_name = "REF", required = true)]
     pub(crate) references: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BuildArgs {
+    /// Folder that the Dockerfile may copy from
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub(crate) context: PathBuf,
+    /// Name for the image
+    #[arg(long, value_name = "NAME[:TAG]")]
+    pub(crate) name: String,
+    /// Path of the Dockerfile in the folder
+    #[arg(long, short = 'f', value_name = "FILE", default_value = "Dockerfile")]
+    pub(crate) file: String,
+    /// Value for an ARG of the Dockerfile
+    #[arg(long = "build-arg", value_name = "KEY=VALUE")]
+    pub(crate) args: Vec<Pair>,
+    /// Team that owns the image [default: you]
+    #[arg(long, value_name = "ID")]
+    pub(crate) team: Option<String>,
+    /// Let everyone with a key use it
+    #[arg(long)]
+    pub(crate) public: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BuildIdArgs {
+    /// Id of the build
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
 }

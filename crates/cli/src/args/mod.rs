@@ -5,7 +5,7 @@ mod pair;
 mod sandbox;
 mod serve;
 
-pub(crate) use images::ImagesCommand;
+pub(crate) use images::{BuildArgs, ImagesCommand};
 pub(crate) use pair::Pair;
 pub(crate) use sandbox::{
     CreateArgs, DeleteArgs, DownloadArgs, ListArgs, RunArgs, SandboxCommand, ShellArgs, UploadArgs,

@@ -1,6 +1,7 @@
 //! Builds of owned images: state, logs, cancel, the layer cache.
 
 use super::ApiError;
+use super::account::value;
 use super::image_show::state;
 use crate::auth::Caller;
 use crate::builds::{self, Event};
@@ -9,7 +10,7 @@ use crate::context::Context;
 use crate::images::Owner;
 use crate::store::{BuildRow, Moved};
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::{Path, RawQuery, State};
 use std::io;
 use std::sync::Arc;
 use warren_proto::http::{BuildLogs, BuildState, Builds, ErrorBody, ErrorCode};
@@ -97,13 +98,25 @@ pub(super) async fn cancel(
     }
 }
 
-/// Drops the layer cache of the caller's own builds. Builds that are under way go on.
+/// Drops the layer cache of the caller's own builds, or of his team's. Builds that are under way go on.
 #[utoipa::path(
     delete, path = "/images/build-cache", operation_id = "image_build_cache_drop", tag = "images",
+    params(("teamId" = Option<String>, Query)),
     responses((status = 200, body = Builds), (status = "default", body = ErrorBody))
 )]
-pub(super) async fn drop_cache(State(cx): State<Arc<Context>>, caller: Caller) -> Result<Json<Builds>, ApiError> {
-    builds::drop_cache(&cx, &Owner::User(caller.user.id.clone())).await?;
+pub(super) async fn drop_cache(
+    State(cx): State<Arc<Context>>,
+    caller: Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Builds>, ApiError> {
+    let owner = match value(query.as_deref(), "teamId") {
+        Some(team_id) => {
+            caller.in_team(&cx, &team_id).await?;
+            Owner::Team(team_id)
+        }
+        None => Owner::User(caller.user.id.clone()),
+    };
+    builds::drop_cache(&cx, &owner).await?;
     if caller.user.is_admin {
         builds::drop_cache(&cx, &Owner::Platform).await?;
     }

@@ -1,5 +1,7 @@
 //! `warren images ...`.
 
+mod build;
+mod builds;
 mod import;
 mod list;
 mod making;
@@ -19,6 +21,10 @@ pub(crate) async fn dispatch(context: &Context, command: ImagesCommand) -> Resul
         ImagesCommand::Pull(args) => pull::run(context, &args.reference).await,
         ImagesCommand::Import(args) => import::run(context, &args.path, &args.name).await,
         ImagesCommand::List => list::run(context).await,
+        ImagesCommand::Build(args) => build::run(context, args).await,
+        ImagesCommand::Builds => builds::list(context).await,
+        ImagesCommand::BuildLogs(args) => builds::logs(context, &args.id).await,
+        ImagesCommand::BuildCancel(args) => builds::cancel(context, &args.id).await,
         ImagesCommand::Remove(args) => remove::run(context, &args.references).await,
     }
 }
