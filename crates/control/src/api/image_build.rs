@@ -189,6 +189,10 @@ async fn begin(cx: &Context, row: BuildRow) -> Result<(BuildRow, Visibility), Ap
     };
     match cx.store.build_begin(row, random::id('i')?, quota).await? {
         Begun::New(row, visibility) => Ok((row, visibility)),
+        Begun::TooBusy(max) => {
+            let detail = format!("{max} of your builds are not over; wait for some of them");
+            Err(ApiError::new(ErrorCode::LimitReached, detail))
+        }
         // Clients know these two by their first words.
         Begun::TooMany(max) => {
             let detail = format!("image limit exceeded: this owner may have {max} images; delete some");

@@ -6,7 +6,7 @@ use super::plan::{Action, Open, plan};
 use super::{artifacts, builder, run};
 use crate::clock::now_ms;
 use crate::context::Context;
-use crate::images::is_reserved;
+use crate::images::build_of;
 use crate::reconcile::driver::chain;
 use crate::store::{BuildRow, Moved, StoreError};
 use std::collections::HashSet;
@@ -68,8 +68,7 @@ async fn remove_rest(cx: &Context) -> Result<(), StoreError> {
     builder::end_all(cx).await?;
     let mut ids = cx.builds.files.all().await.unwrap_or_default();
     let names = cx.node.images().await.unwrap_or_default();
-    let of_name = |name: &str| name.strip_prefix(&crate::images::build_name("")).map(str::to_owned);
-    ids.extend(names.iter().filter(|r| is_reserved(&r.reference)).filter_map(|r| of_name(&r.reference)));
+    ids.extend(names.iter().filter_map(|record| build_of(&record.reference)).map(str::to_owned));
     // Read last: a build is in the store before it has a folder.
     let open: HashSet<String> = cx.store.builds_open().await?.into_iter().map(|build| build.id).collect();
     for id in ids.difference(&open) {

@@ -8,6 +8,6 @@ mod update;
 
 pub(crate) use destination::{checked, of_source};
 pub(crate) use owner::Owner;
-pub(crate) use pin::{build_name, is_reserved, pin_name};
+pub(crate) use pin::{build_name, build_of, is_reserved, pin_name};
 pub(crate) use resolve::{Place, find, readable, resolve};
 pub(crate) use update::{Change, Refusal, Standing, decide};

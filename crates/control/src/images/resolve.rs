@@ -1,6 +1,6 @@
 //! What a reference leads to: an owned image, an image of the platform, or a registry.
 
-use super::{Owner, is_reserved, pin_name};
+use super::{Owner, pin_name};
 use crate::api::ApiError;
 use crate::auth::Caller;
 use crate::context::Context;
@@ -32,9 +32,6 @@ pub(crate) async fn resolve(cx: &Context, caller: &Caller, text: &str) -> Result
     let reference = parse(cx, text).await?;
     let is_owned = matches!(reference.source(), Source::Owned { .. });
     let refused = |detail: String| ApiError::new(ErrorCode::ImageNotFound, detail);
-    if is_reserved(&reference.to_string()) {
-        return Err(refused(format!("{text}: names in this namespace are the server's own")));
-    }
     let missing = || refused(format!("{text}: no such image, or it is not yours to use; `images list` shows yours"));
     let row = match place(cx, &reference).await? {
         Some(place) => cx.store.image_get(&place.owner.key(), &place.name, &place.tag).await?,

@@ -5,6 +5,9 @@ use super::{BuildRow, Store, StoreError};
 use sqlx::{Sqlite, Transaction};
 use warren_proto::http::Visibility;
 
+/// Builds of one user that are not over.
+const OPEN_PER_USER_MAX: u64 = 256;
+
 /// What an owner may have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ImageQuota {
@@ -23,6 +26,8 @@ pub(crate) enum Begun {
     TooMany(u64),
     /// The owner's images take as much room as they may take, bytes.
     TooLarge(u64),
+    /// The user has as many builds open as he may have.
+    TooBusy(u64),
 }
 
 impl Store {
@@ -35,6 +40,9 @@ impl Store {
     ) -> Result<Begun, StoreError> {
         let mut tx = self.write.begin().await?;
         let owner = build.owner.key();
+        if open_of(&mut tx, &build.user_id).await? >= OPEN_PER_USER_MAX {
+            return Ok(Begun::TooBusy(OPEN_PER_USER_MAX));
+        }
         if let Some(max) = quota.bytes_max
             && bytes_of(&mut tx, &owner).await? >= max
         {
@@ -96,6 +104,11 @@ async fn insert_image(
 async fn count_of(tx: &mut Transaction<'_, Sqlite>, owner: &str) -> Result<u64, StoreError> {
     let select = sqlx::query_scalar("SELECT COUNT(*) FROM images WHERE owner = $1").bind(owner);
     Ok(select.fetch_one(&mut **tx).await.map(i64::unsigned_abs)?)
+}
+
+async fn open_of(tx: &mut Transaction<'_, Sqlite>, user_id: &str) -> Result<u64, StoreError> {
+    let select = "SELECT COUNT(*) FROM image_builds WHERE user_id = $1 AND ended_at_ms IS NULL";
+    Ok(sqlx::query_scalar(select).bind(user_id).fetch_one(&mut **tx).await.map(i64::unsigned_abs)?)
 }
 
 /// Each artifact once, however many tags lead to it.

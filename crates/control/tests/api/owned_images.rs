@@ -82,7 +82,7 @@ async fn a_dockerfile_is_built_in_a_sandbox_that_nobody_sees() {
     assert_eq!(server.node.creates(), 1);
     // Only the pin of what the tag leads to now is kept.
     let digest = text(&over(&server, &again).await["digest"]);
-    let pin = format!("warren/artifact:{}", digest.replace(':', "-"));
+    let pin = format!("prime/_artifact/{}:1", digest.replace(':', "-"));
     until("the first image is let go", || async {
         let names: Vec<_> = server.node.image_names().into_iter().filter(|name| name != "warren/builder:1").collect();
         (names == [pin.clone()]).then_some(())
@@ -99,7 +99,7 @@ async fn a_sandbox_runs_the_digest_that_the_tag_led_to() {
     let first = over(&server, &push(&server, "app", json!({})).await).await;
     let sandbox = server.create(json!({"docker_image": "prime/owner/app:v1"})).await;
     assert_eq!((&sandbox["dockerImage"], &sandbox["imageDigest"]), (&json!("prime/owner/app:v1"), &first["digest"]));
-    let pin = format!("warren/artifact:{}", text(&first["digest"]).replace(':', "-"));
+    let pin = format!("prime/_artifact/{}:1", text(&first["digest"]).replace(':', "-"));
     assert_eq!(server.node.spec(&crate::server::id(&sandbox)).unwrap().image, pin);
     // The tag moves; what runs keeps its bytes until it ends.
     let second = over(&server, &push(&server, "app", json!({})).await).await;
@@ -326,7 +326,7 @@ async fn what_is_asked_for_is_checked() {
     let (_, key) = server.user("other").await;
     let platform = json!({"source_image": "ghcr.io/a/b", "owner_scope": "platform"});
     assert_eq!(server.call_as(&key, Method::POST, BUILD, platform).await.refusal(), (403, "forbidden"));
-    for reserved in ["warren/artifact:sha256-1", "warren/build:b1"] {
+    for reserved in ["prime/_artifact/sha256-1:1", "prime/_build/b1:1"] {
         let answer = server.post("/api/v1/sandbox", json!({"name": "a", "docker_image": reserved})).await;
         assert_eq!(answer.refusal(), (404, "image_not_found"));
     }
