@@ -188,7 +188,7 @@ async fn begin(cx: &Context, row: BuildRow) -> Result<(BuildRow, Visibility), Ap
         _ => ImageQuota { images_max: cx.config.images_per_owner_max, bytes_max: cx.config.image_bytes_per_owner_max },
     };
     match cx.store.build_begin(row, random::id('i')?, quota).await? {
-        Begun::New(row, visibility) => Ok((row, visibility)),
+        Begun::New(row, visibility) => Ok((*row, visibility)),
         Begun::TooBusy(max) => {
             let detail = format!("{max} of your builds are not over; wait for some of them");
             Err(ApiError::new(ErrorCode::LimitReached, detail))

@@ -61,10 +61,7 @@ pub(super) async fn context(
     }
     let limit = Duration::from_secs(UPLOAD_SECS_MAX);
     let slow = |_| ApiError::new(ErrorCode::TimedOut, format!("the context did not arrive within {UPLOAD_SECS_MAX} s"));
-    let taken = match timeout(limit, take(&cx, &id, request.into_body())).await.map_err(slow) {
-        Ok(Ok(size)) => Ok(size),
-        Ok(Err(error)) | Err(error) => Err(error),
-    };
+    let taken = timeout(limit, take(&cx, &id, request.into_body())).await.map_err(slow).flatten();
     let event = if taken.is_ok() { Event::UploadDone } else { Event::UploadBroke };
     let moved = cx.store.build_move(&id, event, now_ms(), |_| {}).await?;
     let size = taken?;

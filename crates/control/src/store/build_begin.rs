@@ -21,7 +21,7 @@ pub(crate) struct ImageQuota {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Begun {
     /// It is in the store; its tag is, or becomes, this.
-    New(BuildRow, Visibility),
+    New(Box<BuildRow>, Visibility),
     /// The owner has as many tags as he may have.
     TooMany(u64),
     /// The owner's images take as much room as they may take, bytes.
@@ -76,7 +76,7 @@ impl Store {
             .await?;
         tx.commit().await?;
         let visibility = build.visibility.unwrap_or(before);
-        Ok(Begun::New(build, visibility))
+        Ok(Begun::New(Box::new(build), visibility))
     }
 }
 
