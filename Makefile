@@ -43,10 +43,10 @@ unit: ## the tests beside the code
 	scripts/unit.sh
 
 conformance: ## the unmodified `prime` clients against a real server and real VMs; images, faults, loads, isolation
-	tests/conformance/run.sh --ignore-glob='*/test_machine*.py'
+	tests/conformance/run.sh --ignore-glob='*/test_machine*.py' --ignore-glob='*/test_image_builds.py'
 
-machine: ## Docker, systemd, modules and devices inside a sandbox: slower, with an image of its own
-	tests/conformance/run.sh tests/conformance/test_machine*.py
+machine: ## Docker, systemd, modules and devices inside a sandbox, and builds of Dockerfiles in one: slower, with images of their own
+	tests/conformance/run.sh tests/conformance/test_machine*.py tests/conformance/test_image_builds.py
 
 fuzz: ## feed the parsers of foreign bytes with arbitrary ones, a minute each; needs nightly Rust
 	scripts/fuzz.sh

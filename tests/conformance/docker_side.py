@@ -20,7 +20,7 @@ class Docker:
     def __init__(self, folder: Path, *arguments: str) -> None:
         self._folder, self._arguments = folder, arguments
         self._process: subprocess.Popen[bytes] | None = None
-        self._env = {**os.environ, "DOCKER_HOST": f"unix://{folder}/sock"}
+        self.env = {**os.environ, "DOCKER_HOST": f"unix://{folder}/sock"}
 
     def start(self) -> Docker:
         self._folder.mkdir(parents=True)
@@ -37,10 +37,10 @@ class Docker:
     def _ready(self) -> bool:
         assert self._process
         assert self._process.poll() is None, (self._folder / "log").read_text()[-3000:]
-        return subprocess.run(["docker", "version"], env=self._env, capture_output=True, timeout=COMMAND_SECS).returncode == 0
+        return subprocess.run(["docker", "version"], env=self.env, capture_output=True, timeout=COMMAND_SECS).returncode == 0
 
     def __call__(self, *words: str) -> str:
-        done = subprocess.run(["docker", *words], env=self._env, capture_output=True, text=True, timeout=COMMAND_SECS, stdin=subprocess.DEVNULL)
+        done = subprocess.run(["docker", *words], env=self.env, capture_output=True, text=True, timeout=COMMAND_SECS, stdin=subprocess.DEVNULL)
         assert done.returncode == 0, (words, done.stderr)
         return done.stdout.strip()
 

@@ -2,6 +2,7 @@
 
 use crate::api;
 use crate::bootstrap::{BootstrapError, bootstrap};
+use crate::builds::{self, Builds};
 use crate::config::Config;
 use crate::context::Context;
 use crate::reconcile::{Changes, Underway, driver};
@@ -54,6 +55,7 @@ impl App {
             node,
             sealer,
             config,
+            builds: Builds::new(data_dir),
             changes: Changes::default(),
             underway: Underway::default(),
             effects: Arc::new(Semaphore::new(driver::EFFECTS_MAX)),
@@ -62,10 +64,12 @@ impl App {
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
+        builds::driver::recover(&context).await.map_err(|e| OpenError::new("the builds of the last run", &e))?;
         // Listening begins before the first plan, so that no change falls between the two.
         let observations = context.node.observe();
         context.tasks.spawn(driver::observe(context.clone(), observations));
         context.tasks.spawn(driver::reconcile(context.clone()));
+        context.tasks.spawn(builds::driver::drive(context.clone()));
         Ok(App { context, owner_key })
     }
 

@@ -1,5 +1,6 @@
 //! What handlers and reconciler share.
 
+use crate::builds::Builds;
 use crate::config::Config;
 use crate::reconcile::{Changes, Underway};
 use crate::seal::Sealer;
@@ -17,6 +18,8 @@ pub(crate) struct Context {
     pub(crate) node: Arc<dyn NodeApi>,
     pub(crate) sealer: Sealer,
     pub(crate) config: Config,
+    /// Builds of owned images.
+    pub(crate) builds: Builds,
     /// Told after each change of a row.
     pub(crate) changes: Changes,
     /// Effects on the node that have begun.

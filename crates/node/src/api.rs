@@ -16,7 +16,7 @@ use warren_model::egress::EgressPolicy;
 use warren_model::{EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
 use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest};
 use warren_proto::node::{
-    CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation,
+    BuildOrder, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation,
 };
 use warren_proto::shim::{SetEgress, ShimState, paths};
 
@@ -192,6 +192,23 @@ impl NodeApi for SharedNode {
 
     async fn import_image(&self, path: PathBuf, name: &str) -> Result<ImageRecord, ImageError> {
         self.0.services.images.import(path, name).await.map(|image| image.record)
+    }
+
+    async fn pin_image(&self, digest: &str, name: &str) -> Result<ImageRecord, ImageError> {
+        self.0.services.images.pin(digest, name).await.map(|image| image.record)
+    }
+
+    async fn build_image(&self, builder: &SandboxId, order: BuildOrder) -> Result<ImageRecord, ImageError> {
+        let unknown =
+            |e: NodeError| ImageError { reference: order.name.clone(), code: "failed", message: e.to_string() };
+        let (handle, shim) = self.shim(builder).map_err(unknown)?;
+        let imported = match crate::builder::build(&handle, shim, &order).await {
+            Ok(()) => self.import_image(order.archive.clone(), &order.name).await,
+            Err(error) => Err(error),
+        };
+        // It may never have been made.
+        let _ = tokio::fs::remove_file(&order.archive).await;
+        imported
     }
 
     async fn images(&self) -> Result<Vec<ImageRecord>, ImageError> {

@@ -8,6 +8,7 @@ mod accel;
 mod admit;
 mod api;
 pub mod assets;
+mod builder;
 mod ended;
 mod expiry;
 mod gateway;

@@ -11,8 +11,8 @@ use warren_model::egress::EgressPolicy;
 use warren_model::{EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
 use warren_proto::guest::JobState;
 use warren_proto::node::{
-    CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation, TokenKey,
-    limits,
+    BuildOrder, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation,
+    TokenKey, limits,
 };
 use warren_proto::shim::End;
 
@@ -65,6 +65,8 @@ struct State {
     images: HashMap<String, ImageRecord>,
     jobs: HashMap<(SandboxId, String), JobState>,
     capacity: Option<usize>,
+    digests: HashMap<String, String>,
+    build_time: Duration,
 }
 
 struct Sandbox {
@@ -137,6 +139,31 @@ impl SimNode {
     /// Puts a background job into a sandbox.
     pub fn put_job(&self, id: &SandboxId, job_id: &str, state: JobState) {
         self.lock().jobs.insert((id.clone(), job_id.to_owned()), state);
+    }
+
+    /// What a registry says of a reference from now on.
+    pub fn set_digest(&self, reference: &str, digest: &str) {
+        self.lock().digests.insert(reference.to_owned(), digest.to_owned());
+    }
+
+    /// How long a build of a Dockerfile takes from now on.
+    pub fn set_build_time(&self, time: Duration) {
+        self.lock().build_time = time;
+    }
+
+    /// Names of images that are here.
+    pub fn image_names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.lock().images.keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    async fn until_ended(&self, id: &SandboxId) {
+        let mut changes = self.observe();
+        while self.live().contains(id) {
+            // A lag is as good as a change.
+            let _ = changes.recv().await;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -292,7 +319,10 @@ impl NodeApi for SimNode {
 
     async fn pull_image(&self, reference: &str, access: &ImageAccess) -> Result<ImageRecord, ImageError> {
         self.check_image(reference, access).await?;
-        let record = image(reference);
+        let mut record = image(reference);
+        if let Some(digest) = self.lock().digests.get(reference) {
+            record.digest.clone_from(digest);
+        }
         self.lock().images.insert(reference.to_owned(), record.clone());
         Ok(record)
     }
@@ -314,6 +344,32 @@ impl NodeApi for SimNode {
             return Err(image_error(name, "bad_reference", "no such file"));
         }
         self.pull_image(name, &ImageAccess::default()).await
+    }
+
+    async fn pin_image(&self, digest: &str, name: &str) -> Result<ImageRecord, ImageError> {
+        let mut state = self.lock();
+        let known = state.images.values().find(|record| record.digest == digest).cloned();
+        let known = known.ok_or_else(|| image_error(name, "not_found", "no such digest in the simulation"))?;
+        let record = ImageRecord { reference: name.to_owned(), ..known };
+        state.images.insert(name.to_owned(), record.clone());
+        Ok(record)
+    }
+
+    async fn build_image(&self, builder: &SandboxId, order: BuildOrder) -> Result<ImageRecord, ImageError> {
+        if !order.context.exists() {
+            return Err(image_error(&order.name, "failed", "no such file"));
+        }
+        let (time, digest) = (self.lock().build_time, format!("sha256:of-{}", order.name.replace(['/', ':'], "-")));
+        tokio::select! {
+            () = tokio::time::sleep(time) => {}
+            () = self.until_ended(builder) => return Err(image_error(&order.name, "failed", "the builder is gone")),
+        }
+        if order.dockerfile.starts_with("broken") {
+            return Err(image_error(&order.name, "build_failed", "the build ended with exit code 1"));
+        }
+        let record = ImageRecord { digest, ..image(&order.name) };
+        self.lock().images.insert(order.name.clone(), record.clone());
+        Ok(record)
     }
 
     async fn images(&self) -> Result<Vec<ImageRecord>, ImageError> {

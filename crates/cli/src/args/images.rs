@@ -1,3 +1,4 @@
+use super::pair::Pair;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -11,7 +12,15 @@ pub(crate) enum ImagesCommand {
     #[command(visible_alias = "ls")]
     List,
     /// Show the pulls and conversions under way: step, layers, bytes, and what they wait for
+    Pulls,
+    /// Build a Dockerfile on the server into an image of yours
+    Build(BuildArgs),
+    /// List your last builds
     Builds,
+    /// Show what a build said
+    BuildLogs(BuildIdArgs),
+    /// End a build
+    BuildCancel(BuildIdArgs),
     /// Remove a name; the bytes go when no sandbox uses them
     #[command(visible_aliases = ["rm", "delete"])]
     Remove(RemoveArgs),
@@ -50,4 +59,33 @@ pub(crate) struct GcArgs {
     /// GiB of images that may stay; 0 removes all that may go [default: the server's quota]
     #[arg(long, value_name = "GIB")]
     pub(crate) keep: Option<u64>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BuildArgs {
+    /// Folder that the Dockerfile may copy from
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub(crate) context: PathBuf,
+    /// Name for the image
+    #[arg(long, value_name = "NAME[:TAG]")]
+    pub(crate) name: String,
+    /// Path of the Dockerfile in the folder
+    #[arg(long, short = 'f', value_name = "FILE", default_value = "Dockerfile")]
+    pub(crate) file: String,
+    /// Value for an ARG of the Dockerfile
+    #[arg(long = "build-arg", value_name = "KEY=VALUE")]
+    pub(crate) args: Vec<Pair>,
+    /// Team that owns the image [default: you]
+    #[arg(long, value_name = "ID")]
+    pub(crate) team: Option<String>,
+    /// Let everyone with a key use it
+    #[arg(long)]
+    pub(crate) public: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BuildIdArgs {
+    /// Id of the build
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
 }

@@ -6,7 +6,7 @@ mod registry;
 mod sandbox;
 mod serve;
 
-pub(crate) use images::{GcArgs, ImagesCommand};
+pub(crate) use images::{BuildArgs, GcArgs, ImagesCommand};
 pub(crate) use pair::Pair;
 pub(crate) use registry::{AddArgs, CheckImageArgs, ForgetArgs, OwnerArgs, RegistryCommand};
 pub(crate) use sandbox::{

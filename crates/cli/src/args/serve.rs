@@ -36,6 +36,15 @@ pub(crate) struct ServeArgs {
     /// GiB of layers that are kept as registries gave them, so that images that share them fetch them once
     #[arg(long, value_name = "GB", default_value_t = 10)]
     pub(crate) layer_cache_gb: u64,
+    /// Images that one person or team may have
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    pub(crate) images_per_owner: u64,
+    /// Room that the images of one person or team may take, GB [default: unlimited]
+    #[arg(long, value_name = "GB")]
+    pub(crate) image_gb_per_owner: Option<u64>,
+    /// How long the machine of a build keeps its layers for its owner's next build, minutes
+    #[arg(long, value_name = "MINUTES", default_value_t = 5, value_parser = clap::value_parser!(i64).range(1..=1440))]
+    pub(crate) builder_idle_minutes: i64,
     /// How virtual machines run; `auto` boots the guest kernel once to find out
     #[arg(long, value_enum, default_value_t)]
     pub(crate) accel: AccelChoice,

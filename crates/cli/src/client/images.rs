@@ -1,13 +1,16 @@
-use super::{Api, ApiError};
-use reqwest::Method;
+use super::{Api, ApiError, error};
+use reqwest::{Method, header};
 use serde::Serialize;
 use std::time::Duration;
 use warren_proto::http::{
-    CollectImages, Image, ImageBuilds, ImageRemoved, Images, ImagesCollected, ImportImage, PullImage,
+    BuildAnswer, BuildImage, BuildLogs, BuildState, Builds, CollectImages, Image, ImageBuilds, ImageRemoved, Images,
+    ImagesCollected, ImportImage, PullImage, StartBuild,
 };
 
 /// Longest wait for one answer about an image that is being made ready; the caller may ask again.
 const IMAGE_WAIT_MAX: Duration = Duration::from_secs(3600);
+/// Longest upload of a context.
+const UPLOAD_WAIT_MAX: Duration = Duration::from_secs(600);
 
 impl Api {
     /// Makes an image ready, or joins the making of it.
@@ -40,6 +43,46 @@ impl Api {
     /// Pulls and conversions under way.
     pub(crate) async fn image_builds(&self) -> Result<ImageBuilds, ApiError> {
         self.get(&["images", "builds"]).await
+    }
+
+    /// Asks for a build.
+    pub(crate) async fn build_image(&self, wanted: &BuildImage) -> Result<BuildAnswer, ApiError> {
+        self.send(Method::POST, &["images", "build"], wanted).await
+    }
+
+    /// Uploads the context of a build to the URL that the server gave for it.
+    pub(crate) async fn upload_context(&self, url: &str, context: tokio::fs::File, len: u64) -> Result<(), ApiError> {
+        let bad_url = |problem: String| ApiError::Setup { problem };
+        let url = reqwest::Url::parse(url).map_err(|error| bad_url(error::chain(&error)))?;
+        let request = self.http.request(Method::PUT, url).timeout(UPLOAD_WAIT_MAX);
+        let request =
+            request.header(header::CONTENT_TYPE, "application/octet-stream").header(header::CONTENT_LENGTH, len);
+        self.answer::<serde_json::Value>(request.body(reqwest::Body::from(context))).await.map(drop)
+    }
+
+    /// Puts a build in the queue.
+    pub(crate) async fn start_build(&self, id: &str) -> Result<BuildState, ApiError> {
+        self.send(Method::POST, &["images", "build", id, "start"], &StartBuild { context_uploaded: true }).await
+    }
+
+    /// Where a build is.
+    pub(crate) async fn build(&self, id: &str) -> Result<BuildState, ApiError> {
+        self.get(&["images", "build", id]).await
+    }
+
+    /// The caller's last builds.
+    pub(crate) async fn builds(&self) -> Result<Builds, ApiError> {
+        self.get(&["images", "build"]).await
+    }
+
+    /// What a build said.
+    pub(crate) async fn build_logs(&self, id: &str) -> Result<BuildLogs, ApiError> {
+        self.get(&["images", "build", id, "logs"]).await
+    }
+
+    /// Ends a build.
+    pub(crate) async fn cancel_build(&self, id: &str) -> Result<BuildState, ApiError> {
+        self.answer(self.request(Method::POST, &["images", "build", id, "cancel"])).await
     }
 
     async fn make_image(&self, how: &str, body: &impl Serialize) -> Result<Image, ApiError> {

@@ -1,7 +1,7 @@
 //! Every request ends in bounded time, and what it began is never cut off in the middle.
 
 use super::ApiError;
-use super::limits::{HANDLER_SECS_MAX, IMAGE_HANDLER_SECS_MAX};
+use super::limits::{HANDLER_SECS_MAX, IMAGE_HANDLER_SECS_MAX, UPLOAD_SECS_MAX};
 use crate::context::Context;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -25,7 +25,12 @@ pub(super) async fn bounded(State(cx): State<Arc<Context>>, request: Request, ne
 }
 
 fn limit(path: &str) -> Duration {
-    let long = ["/images/pull", "/images/import"];
-    let is_long = path.strip_prefix(API_PREFIX).is_some_and(|rest| long.contains(&rest));
-    Duration::from_secs(if is_long { IMAGE_HANDLER_SECS_MAX } else { HANDLER_SECS_MAX })
+    let rest = path.strip_prefix(API_PREFIX).unwrap_or_default();
+    let is_upload = rest.starts_with("/images/build/") && rest.ends_with("/context");
+    Duration::from_secs(match rest {
+        "/images/pull" | "/images/import" => IMAGE_HANDLER_SECS_MAX,
+        // Its own limit comes first, and says what was late.
+        _ if is_upload => UPLOAD_SECS_MAX + HANDLER_SECS_MAX,
+        _ => HANDLER_SECS_MAX,
+    })
 }

@@ -6,6 +6,7 @@ use super::{ApiError, show};
 use crate::auth::Caller;
 use crate::clock::now_ms;
 use crate::context::Context;
+use crate::images;
 use crate::quota::Quota;
 use crate::random;
 use crate::reconcile::{Waiter, dispatch};
@@ -39,7 +40,11 @@ pub(super) async fn create(
     if let Some(team_id) = &request.team_id {
         caller.in_team(&cx, team_id).await?;
     }
-    let new = new_sandbox(&cx, &caller, request, spec)?;
+    let pinned = images::resolve(&cx, &caller, &spec.image).await?;
+    let mut new = new_sandbox(&cx, &caller, request, spec)?;
+    if let Some(pinned) = pinned {
+        (new.row.node_image, new.row.image_digest) = (Some(pinned.name), Some(pinned.digest));
+    }
     let id = match cx.store.sandbox_insert(&new).await? {
         Inserted::New => new.row.id.clone(),
         Inserted::Before(id) => id,

@@ -36,6 +36,11 @@ impl ApiError {
         self.code.status() < 500
     }
 
+    /// Whether the same request may be accepted later.
+    pub(super) fn is_passing(&self) -> bool {
+        matches!(self.code.status(), 429 | 503)
+    }
+
     /// The detail as one text.
     pub(super) fn text(&self) -> String {
         match &self.detail {

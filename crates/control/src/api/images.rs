@@ -6,6 +6,7 @@ use super::parsed::Parsed;
 use crate::auth::Caller;
 use crate::context::Context;
 use crate::credential::image_access;
+use crate::images::is_reserved;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use std::path::PathBuf;
@@ -58,7 +59,8 @@ pub(super) async fn import(
     responses((status = 200, body = Images), (status = "default", body = ErrorBody))
 )]
 pub(super) async fn list(State(cx): State<Arc<Context>>, caller: Caller) -> Result<Json<Images>, ApiError> {
-    let mut images: Vec<Image> = cx.node.images().await?.into_iter().map(Image::from).collect();
+    let named = cx.node.images().await?.into_iter().filter(|record| !is_reserved(&record.reference));
+    let mut images: Vec<Image> = named.map(Image::from).collect();
     images.retain(|image| caller.user.is_admin || !image.private);
     images.sort_by(|a, b| a.reference.cmp(&b.reference));
     Ok(Json(Images { images }))
@@ -79,6 +81,7 @@ pub(super) async fn remove(
     caller.admin()?;
     let given = value(query.as_deref(), "reference");
     let given = given.ok_or_else(|| FieldError::query("reference", "is required"))?;
+    let given = reference("reference", given)?;
     let in_use = cx.node.remove_image(&given).await?;
     let Json(Images { images }) = list(State(cx), who).await?;
     Ok(Json(ImageRemoved { images, in_use }))
@@ -110,5 +113,8 @@ pub(super) async fn builds(State(cx): State<Arc<Context>>, _: Caller) -> Json<Im
 fn reference(field: &str, text: String) -> Result<String, ApiError> {
     let good = (1..=limits::REFERENCE_LEN_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
     let detail = format!("{field}: expected 1 to {} printable characters", limits::REFERENCE_LEN_MAX);
+    let detail =
+        if is_reserved(&text) { format!("{field}: names in this namespace are the server's own") } else { detail };
+    let good = good && !is_reserved(&text);
     if good { Ok(text) } else { Err(ApiError::new(ErrorCode::ImageBadReference, detail)) }
 }

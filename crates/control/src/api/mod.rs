@@ -11,6 +11,13 @@ mod error;
 mod gateway;
 mod get;
 mod health;
+mod image_build;
+mod image_builds;
+mod image_delete;
+mod image_list;
+mod image_show;
+mod image_update;
+mod image_upload;
 mod images;
 mod jobs;
 mod list;
@@ -29,10 +36,14 @@ pub(crate) use router::router;
 
 /// Bounds of the handlers, each with its unit. Those of bodies are in `warren_proto::http::limits`.
 pub mod limits {
-    /// Every handler but those of images ends within this time, seconds.
+    /// Every handler but those of pulls, imports and uploads ends within this time, seconds.
     pub const HANDLER_SECS_MAX: u64 = 30;
     /// A pull or an import ends within this time, seconds.
     pub const IMAGE_HANDLER_SECS_MAX: u64 = 3600;
+    /// The context of a build is asked for within this time of the request for the build, seconds.
+    pub const UPLOAD_WITHIN_SECS: u64 = 3600;
+    /// The upload of a context ends within this time, seconds.
+    pub const UPLOAD_SECS_MAX: u64 = 600;
     /// A create is answered when the sandbox runs or has ended, at the latest after this time, milliseconds: the client sleeps a
     /// second after a first look that shows no RUNNING.
     pub const CREATE_HOLD_MS: u64 = 1500;

@@ -1,12 +1,12 @@
 use super::bound::bounded;
 use super::{
-    ApiError, account, admin, batch, create, delete, egress, gateway, get, health, images, jobs, list, login,
-    registries, secrets,
+    ApiError, account, admin, batch, create, delete, egress, gateway, get, health, image_build, image_builds,
+    image_delete, image_list, image_update, image_upload, images, jobs, list, login, registries, secrets,
 };
 use crate::context::Context;
 use axum::Json;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{any, get as http_get};
+use axum::routing::{any, delete as http_delete, get as http_get};
 use std::sync::Arc;
 use utoipa::Modify;
 use utoipa::openapi::OpenApi;
@@ -40,6 +40,10 @@ pub(crate) fn router(cx: Arc<Context>) -> axum::Router {
     let api = Arc::new(complete(api));
     let mut router = router.route("/openapi.json", http_get(move || async move { Json(api.as_ref().clone()) }));
     router = router.route(LOGIN_PAGE, http_get(login::page));
+    // Forms of one call that the description cannot tell: see `image_delete`.
+    router = router
+        .route(&format!("{API_PREFIX}/images/{{name}}/{{tag}}/{{*rest}}"), http_delete(image_delete::delete_longer))
+        .route(&format!("{API_PREFIX}/images/build/{{id}}"), http_delete(image_delete::delete_named_build));
     for path in NOT_OFFERED {
         router = router.route(&format!("{API_PREFIX}{path}"), any(not_offered));
     }
@@ -84,7 +88,16 @@ fn described() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(registries::list, registries::put, registries::remove))
         .routes(routes!(registries::check_image))
         .routes(routes!(registries::list_all))
-        .routes(routes!(registries::check_docker_image));
+        .routes(routes!(registries::check_docker_image))
+        .routes(routes!(image_list::list, image_update::update))
+        .routes(routes!(image_delete::delete))
+        .routes(routes!(image_build::build, image_builds::list))
+        .routes(routes!(image_builds::get))
+        .routes(routes!(image_builds::logs))
+        .routes(routes!(image_builds::cancel))
+        .routes(routes!(image_builds::drop_cache))
+        .routes(routes!(image_upload::context))
+        .routes(routes!(image_upload::start));
     OpenApiRouter::new().routes(routes!(health::health)).nest(API_PREFIX, api)
 }
 

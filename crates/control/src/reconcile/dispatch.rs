@@ -164,6 +164,9 @@ async fn spec(cx: &Context, row: &SandboxRow) -> Result<Result<SandboxSpec, Stri
 fn opened(cx: &Context, row: &SandboxRow) -> Result<SandboxSpec, String> {
     let mut spec = SandboxSpec::try_from(&row.request).map_err(|invalid| invalid.to_string())?;
     spec.egress = row.egress.clone();
+    if let Some(image) = &row.node_image {
+        spec.image.clone_from(image);
+    }
     spec.secrets = match &row.secrets {
         None => BTreeMap::new(),
         Some(sealed) => {

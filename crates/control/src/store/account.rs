@@ -61,6 +61,19 @@ impl Store {
         row.as_ref().map(read_user).transpose()
     }
 
+    /// The id of the user of that slug or id.
+    pub(crate) async fn user_named(&self, word: &str) -> Result<Option<String>, StoreError> {
+        let select =
+            sqlx::query_scalar("SELECT id FROM users WHERE slug = $1 OR id = $1 ORDER BY slug = $1 DESC LIMIT 1");
+        Ok(select.bind(word).fetch_optional(&self.read).await?)
+    }
+
+    /// The id of the team of that slug.
+    pub(crate) async fn team_named(&self, slug: &str) -> Result<Option<String>, StoreError> {
+        let select = sqlx::query_scalar("SELECT id FROM teams WHERE slug = $1").bind(slug);
+        Ok(select.fetch_optional(&self.read).await?)
+    }
+
     /// Makes a user with one key, together or not at all.
     pub(crate) async fn user_insert(&self, user: &User, key_hash: &str, now_ms: u64) -> Result<(), StoreError> {
         let mut tx = self.write.begin().await?;

@@ -88,8 +88,9 @@ async fn insert_row(tx: &mut Transaction<'_, Sqlite>, new: &NewSandbox) -> Resul
     let damaged = |column| StoreError::Damaged { table: "sandboxes", column, id: row.id.to_string() };
     sqlx::query(
         "INSERT INTO sandboxes (id, user_id, team_id, request, secrets, intent, placement, status, egress, \
-         egress_generation, egress_applied, infra_fault, created_at_ms, updated_at_ms, version, key_hash, vcpus) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+         egress_generation, egress_applied, infra_fault, created_at_ms, updated_at_ms, version, key_hash, vcpus, \
+         node_image, image_digest) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)",
     )
     .bind(row.id.as_str())
     .bind(&row.user_id)
@@ -108,6 +109,8 @@ async fn insert_row(tx: &mut Transaction<'_, Sqlite>, new: &NewSandbox) -> Resul
     .bind(row.version)
     .bind(&new.key_hash)
     .bind(i64::from(new.vcpus))
+    .bind(&row.node_image)
+    .bind(&row.image_digest)
     .execute(&mut **tx)
     .await?;
     Ok(())

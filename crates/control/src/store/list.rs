@@ -64,7 +64,8 @@ fn push_conditions(query: &mut QueryBuilder<Sqlite>, selection: &Selection) {
     match &selection.owner {
         Owner::Personal => query.push("team_id IS NULL"),
         Owner::Team(id) => query.push("team_id = ").push_bind(id.clone()),
-        Owner::Anyone => query.push("1 = 1"),
+        // Builders are the server's own.
+        Owner::Anyone => query.push("user_id <> ").push_bind(crate::builds::BUILDER_USER_ID),
     };
     if let Some(user_id) = &selection.user_id {
         query.push(" AND user_id = ").push_bind(user_id.clone());

@@ -10,6 +10,9 @@
 //! | `secrets` | a person's or a team's own secrets, sealed | rare |
 //! | `registry_credentials` | saved logins at image registries, passwords sealed | one look-up a create |
 //! | `login_challenges` | a login between its begin and the client's fetching of the key, 10 minutes | rare |
+//! | `images` | tags that people and teams own, each with the digest that it leads to | one look-up a create |
+//! | `image_artifacts` | digests whose bytes the node is to keep | rare |
+//! | `image_builds` | what makes tags lead somewhere, and the intent to finish it; 7 days after its end | a few updates a build |
 //! | `idempotency_keys` | a repeated create answers the same sandbox, 24 hours long | one upsert a create |
 //!
 //! Not stored: what the node is the authority on (processes, sockets, image builds), and secrets in clear.
@@ -21,11 +24,16 @@
 //! `version`, and an update that meets another version is computed again. SQLite runs with one writing connection and a write-ahead log.
 
 mod account;
+mod artifact;
+mod build;
+mod build_begin;
 mod credential;
 mod error;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod idempotency;
+mod image;
+mod image_change;
 mod insert;
 mod list;
 mod login;
@@ -36,8 +44,12 @@ mod sandbox;
 mod secret;
 
 pub(crate) use account::{Membership, User};
+pub(crate) use build::{BuildRow, Moved};
+pub(crate) use build_begin::{Begun, ImageQuota};
 pub(crate) use credential::CredentialRow;
 pub(crate) use error::StoreError;
+pub(crate) use image::ImageRow;
+pub(crate) use image_change::ImageChanges;
 pub(crate) use insert::{Inserted, NewSandbox};
 pub(crate) use list::{Owner, Page, Selection};
 pub(crate) use login::ChallengeRow;

@@ -35,6 +35,8 @@ pub(crate) struct SandboxRow {
     pub(crate) team_id: Option<String>,
     /// As asked for, the values of its secrets replaced.
     pub(crate) request: CreateSandbox,
+    /// What the node runs, where that is not the reference of the request.
+    pub(crate) node_image: Option<String>,
     /// The secrets' sealed JSON.
     pub(crate) secrets: Option<String>,
     pub(crate) intent: Intent,
@@ -75,6 +77,7 @@ impl SandboxRow {
             user_id,
             team_id,
             request,
+            node_image: None,
             secrets: None,
             intent: Intent::Run,
             placement: Placement::Queued,
@@ -153,6 +156,7 @@ pub(super) fn read(row: &SqliteRow) -> Result<SandboxRow, StoreError> {
         user_id: text("user_id")?,
         team_id: row.try_get("team_id")?,
         request: serde_json::from_str(&text("request")?).map_err(|_| damaged("request"))?,
+        node_image: row.try_get("node_image")?,
         secrets: row.try_get("secrets")?,
         intent: Intent::parse(&text("intent")?).ok_or_else(|| damaged("intent"))?,
         placement: Placement::parse(&text("placement")?).ok_or_else(|| damaged("placement"))?,

@@ -12,6 +12,7 @@ mod images;
 mod lists;
 mod login;
 mod network;
+mod owned_images;
 mod recovery;
 mod refusals;
 mod registries;

@@ -23,6 +23,7 @@ mod import;
 mod index;
 mod lease;
 mod make;
+mod pin;
 mod quota;
 
 pub use ensure::Ask;

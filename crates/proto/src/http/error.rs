@@ -152,10 +152,10 @@ error_codes! {
     Conflict 409 "conflict" "The object exists already or is in the way." "Use another name.";
     IdempotencyConflict 409 "idempotency_conflict" "The idempotency key was used within 24 hours for a different request." "Use a new key for a new request.";
     NotRunning 409 "not_running" "The sandbox does not run, so this cannot be done with it." "Wait for RUNNING, or make a new one.";
-    BodyTooLarge 413 "body_too_large" "The request body is larger than 4 MiB." "Send less; files go through the gateway's upload.";
+    BodyTooLarge 413 "body_too_large" "The request body is larger than 4 MiB, or a build's context than 2 GiB." "Send less; files go through the gateway's upload.";
     InvalidBody 422 "invalid_body" "The body is not JSON of the expected form; `detail` is a list." "Mend the fields that `loc` names.";
     InvalidRequest 422 "invalid_request" "A value is out of bounds or does not fit the others; `detail` is a list." "Mend the fields that `loc` names.";
-    LimitReached 429 "limit_reached" "The account has as many sandboxes as it may have." "Delete some, or ask for a higher limit.";
+    LimitReached 429 "limit_reached" "The account has as many sandboxes or images as it may have." "Delete some, or ask for a higher limit.";
     Internal 500 "internal" "A fault of the server." "See the server's log for the request's time and path.";
     NotOffered 501 "not_offered" "This server does not offer the function." "Do without it, or use a newer server.";
     NodeUnavailable 503 "node_unavailable" "The node that runs the sandbox, or the guest in it, did not answer." "Repeat the call.";

@@ -4,6 +4,7 @@
 //! by `TryFrom` into `warren_model`; its refusals are lists of [`FieldError`].
 
 mod account;
+mod build;
 mod create;
 mod delete;
 mod egress;
@@ -13,6 +14,7 @@ mod image;
 mod jobs;
 mod list;
 mod login;
+mod owned_image;
 mod registry;
 mod sandbox;
 mod secret;
@@ -23,6 +25,10 @@ mod timestamp;
 pub use account::{
     AccountLimits, Billing, KeyLimits, Member, Members, NewMember, NewTeam, NewUser, Permission, Team, Teams,
     UserCreated, Wallet, Whoami, WhoamiAnswer,
+};
+pub use build::{
+    BuildAccepted, BuildAnswer, BuildImage, BuildLogs, BuildState, BuildStatus, Builds, ContextTaken, OwnerScope,
+    SourceResult, StartBuild, Visibility,
 };
 pub use create::{CreateSandbox, DISK_GB_DEFAULT, StartCommand, VolumeMount};
 pub use delete::{BulkDelete, BulkDeleteAnswer, BulkDeleteFailure, Deleted};
@@ -36,6 +42,10 @@ pub use image::{
 pub use jobs::{JobError, JobErrorCode, JobKey, JobStatus, JobsAnswer, JobsQuery};
 pub use list::{ListQuery, SandboxList};
 pub use login::{ApproveChallenge, Challenge, ChallengeStatus, NewChallenge};
+pub use owned_image::{
+    ArtifactType, ImageCoordinate, ImageDeleted, ImageItem, ImageList, ImageListQuery, ImageOwner, ImageUpdate,
+    OwnerType, UpdateError, UpdateImages, UpdateImagesAnswer, UpdateResult, UpdateSet, UpdateSource,
+};
 pub use registry::{
     CheckDockerImage, CheckImage, DockerImageCheck, ImageCheck, NewRegistryCredential, RegistryCredential,
     RegistryCredentials,
@@ -71,6 +81,18 @@ pub mod limits {
     pub const ARGV_MAX: usize = 1024;
     /// Program and arguments of a start command together, bytes.
     pub const ARGV_BYTES_MAX: usize = 128 << 10;
+    /// Tags on one page of the list of images.
+    pub const IMAGES_PER_PAGE_MAX: u64 = 250;
+    /// Changes of tags in one call.
+    pub const IMAGE_UPDATES_MAX: usize = 100;
+    /// Sources of one build call.
+    pub const BUILD_SOURCES_MAX: usize = 100;
+    /// Build arguments of one build.
+    pub const BUILD_ARGS_MAX: usize = 128;
+    /// Names and values of build arguments together, bytes.
+    pub const BUILD_ARGS_BYTES_MAX: usize = 64 << 10;
+    /// Largest context of a build, bytes (compressed, as it comes).
+    pub const BUILD_CONTEXT_LEN_MAX: u64 = 2 << 30;
     /// Entries of one egress list.
     pub const EGRESS_ENTRIES_MAX: usize = warren_model::egress::ENTRIES_MAX;
 }

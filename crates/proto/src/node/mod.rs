@@ -15,6 +15,10 @@ use warren_model::{EndReason, ErrorType, ImageAccess, SandboxId, SandboxSpec, St
 pub mod limits {
     /// Observations that a slow listener may be behind before it must call `list` again.
     pub const OBSERVATIONS_QUEUED_MAX: usize = 65_536;
+    /// Output that is kept of one build, bytes.
+    pub const BUILD_LOG_LEN_MAX: u64 = 4 << 20;
+    /// Largest result of a build on its way out of the builder, bytes.
+    pub const BUILD_ARCHIVE_LEN_MAX: u64 = 32 << 30;
 }
 
 /// One machine that runs sandboxes. Every call is idempotent; every call ends in bounded time.
@@ -56,6 +60,13 @@ pub trait NodeApi: Send + Sync + 'static {
 
     /// Takes an OCI layout, docker-archive or root file system tar from the node's file system under a name of one's own.
     async fn import_image(&self, path: PathBuf, name: &str) -> Result<ImageRecord, ImageError>;
+
+    /// Keeps the image of `digest`, which is here, under a name that no registry is asked for; the name stops leading elsewhere.
+    async fn pin_image(&self, digest: &str, name: &str) -> Result<ImageRecord, ImageError>;
+
+    /// Builds a Dockerfile in `builder`, a running sandbox of an image with Docker, and takes the result in as `order.name`.
+    /// Ends when the builder does; the caller bounds it in time.
+    async fn build_image(&self, builder: &SandboxId, order: BuildOrder) -> Result<ImageRecord, ImageError>;
 
     /// Images on this node.
     async fn images(&self) -> Result<Vec<ImageRecord>, ImageError>;
@@ -181,6 +192,23 @@ pub struct CollectedImage {
     pub bytes: u64,
 }
 
+/// What to build. Paths are of the node's file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildOrder {
+    /// The context: a gzip tar.
+    pub context: PathBuf,
+    /// Path of the Dockerfile in it.
+    pub dockerfile: String,
+    /// Values for its `ARG`s.
+    pub args: BTreeMap<String, String>,
+    /// File that the build's output is added to, up to [`limits::BUILD_LOG_LEN_MAX`] in all.
+    pub log: PathBuf,
+    /// Where the result may lie on its way into the store; it is gone in the end.
+    pub archive: PathBuf,
+    /// Name that the result gets.
+    pub name: String,
+}
+
 /// What a node is and how full.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct NodeInfo {
@@ -238,7 +266,8 @@ pub enum NodeError {
 }
 
 /// Why an image could not be had. `code` is stable: `bad_reference`, `not_found`, `access_denied`, `wrong_architecture`,
-/// `digest_mismatch`, `bad_content`, `index_too_deep`, `registry_unreachable`, `rate_limited`, `no_space`, `in_use`, `failed`.
+/// `digest_mismatch`, `bad_content`, `index_too_deep`, `registry_unreachable`, `rate_limited`, `no_space`, `in_use`, `build_failed`,
+/// `failed`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reference}: {message}")]
 pub struct ImageError {

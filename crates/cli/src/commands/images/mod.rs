@@ -1,11 +1,13 @@
 //! `warren images ...`.
 
+mod build;
 mod builds;
 mod gc;
 mod import;
 mod list;
 mod making;
 mod pull;
+mod pulls;
 mod remove;
 mod view;
 
@@ -21,7 +23,11 @@ pub(crate) async fn dispatch(context: &Context, command: ImagesCommand) -> Resul
         ImagesCommand::Pull(args) => pull::run(context, &args.reference).await,
         ImagesCommand::Import(args) => import::run(context, &args.path, &args.name).await,
         ImagesCommand::List => list::run(context).await,
-        ImagesCommand::Builds => builds::run(context).await,
+        ImagesCommand::Pulls => pulls::run(context).await,
+        ImagesCommand::Build(args) => build::run(context, args).await,
+        ImagesCommand::Builds => builds::list(context).await,
+        ImagesCommand::BuildLogs(args) => builds::logs(context, &args.id).await,
+        ImagesCommand::BuildCancel(args) => builds::cancel(context, &args.id).await,
         ImagesCommand::Remove(args) => remove::run(context, &args.references).await,
         ImagesCommand::Gc(args) => gc::run(context, &args).await,
     }

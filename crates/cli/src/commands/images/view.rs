@@ -18,11 +18,11 @@ pub(super) struct ImageView {
 
 /// Pulls and conversions under way.
 #[derive(Debug)]
-pub(super) struct BuildsView {
+pub(super) struct PullsView {
     pub(super) builds: Vec<ImageBuildState>,
 }
 
-impl View for BuildsView {
+impl View for PullsView {
     fn table(&self) -> String {
         let mut table = Table::new(&["ID", "REFERENCE", "STEP", "LAYERS", "BYTES", "WAITS FOR"]);
         for build in &self.builds {

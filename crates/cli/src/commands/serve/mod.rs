@@ -64,7 +64,7 @@ async fn serve(args: ServeArgs, data_dir: PathBuf) -> Result<(), ServeError> {
         tracing::warn!(%address, "without --tls-cert, API keys and files cross the network in clear");
     }
     let node = Node::open(node_config(&args, &data_dir)?).await.map_err(Box::new)?;
-    let app = App::open(&data_dir, Arc::new(SharedNode(node.clone())), Config::default()).await?;
+    let app = App::open(&data_dir, Arc::new(SharedNode(node.clone())), control_config(&args)).await?;
     greeting::print(&greeting::Greeting { address, tls: tls.is_some(), data_dir: &data_dir, accel: node.accel() });
     let router = router(&node, &app, tls.is_some());
     let connections = Connections::new(router, tls);
@@ -90,6 +90,16 @@ async fn until_asked_to_end(connections: &Connections, listener: TcpListener) ->
 fn router(node: &Arc<Node>, app: &App, tls: bool) -> Router {
     let router = node.router().merge(app.router());
     if tls { router.layer(axum::Extension(OverTls)) } else { router }
+}
+
+fn control_config(args: &ServeArgs) -> Config {
+    const GB: u64 = 1 << 30;
+    Config {
+        images_per_owner_max: Some(args.images_per_owner),
+        image_bytes_per_owner_max: args.image_gb_per_owner.map(|gb| gb.saturating_mul(GB)),
+        builder_idle_minutes: args.builder_idle_minutes,
+        ..Config::default()
+    }
 }
 
 fn node_config(args: &ServeArgs, data_dir: &Path) -> Result<NodeConfig, ServeError> {

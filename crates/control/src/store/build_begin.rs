@@ -1,0 +1,119 @@
+use super::build::insert;
+use super::image::visibility_word;
+use super::row::to_db;
+use super::{BuildRow, Store, StoreError};
+use sqlx::{Sqlite, Transaction};
+use warren_proto::http::Visibility;
+
+/// Builds of one user that are not over.
+const OPEN_PER_USER_MAX: u64 = 256;
+
+/// What an owner may have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ImageQuota {
+    /// Tags.
+    pub(crate) images_max: Option<u64>,
+    /// Bytes of what they lead to.
+    pub(crate) bytes_max: Option<u64>,
+}
+
+/// What became of the begin of a build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// It is in the store; its tag is, or becomes, this.
+    New(Box<BuildRow>, Visibility),
+    /// The owner has as many tags as he may have.
+    TooMany(u64),
+    /// The owner's images take as much room as they may take, bytes.
+    TooLarge(u64),
+    /// The user has as many builds open as he may have.
+    TooBusy(u64),
+}
+
+impl Store {
+    /// Inserts a build and, if it is new, the tag that it is for; or nothing.
+    pub(crate) async fn build_begin(
+        &self,
+        mut build: BuildRow,
+        new_image_id: String,
+        quota: ImageQuota,
+    ) -> Result<Begun, StoreError> {
+        let mut tx = self.write.begin().await?;
+        let owner = build.owner.key();
+        if open_of(&mut tx, &build.user_id).await? >= OPEN_PER_USER_MAX {
+            return Ok(Begun::TooBusy(OPEN_PER_USER_MAX));
+        }
+        if let Some(max) = quota.bytes_max
+            && bytes_of(&mut tx, &owner).await? >= max
+        {
+            return Ok(Begun::TooLarge(max));
+        }
+        let select = "SELECT id, visibility FROM images WHERE owner = $1 AND name = $2 AND tag = $3";
+        let known: Option<(String, String)> =
+            sqlx::query_as(select).bind(&owner).bind(&build.name).bind(&build.tag).fetch_optional(&mut *tx).await?;
+        let before = match known {
+            Some((id, word)) => {
+                build.image_id = id;
+                super::image::parse_visibility(&word).unwrap_or(Visibility::Private)
+            }
+            None => {
+                if let Some(max) = quota.images_max
+                    && count_of(&mut tx, &owner).await? >= max
+                {
+                    return Ok(Begun::TooMany(max));
+                }
+                build.image_id = new_image_id;
+                let visibility = build.visibility.unwrap_or(Visibility::Private);
+                insert_image(&mut tx, &build, visibility).await?;
+                visibility
+            }
+        };
+        insert(&mut *tx, &build).await?;
+        sqlx::query("UPDATE images SET last_build_id = $1 WHERE id = $2")
+            .bind(&build.id)
+            .bind(&build.image_id)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+        let visibility = build.visibility.unwrap_or(before);
+        Ok(Begun::New(Box::new(build), visibility))
+    }
+}
+
+async fn insert_image(
+    tx: &mut Transaction<'_, Sqlite>,
+    build: &BuildRow,
+    visibility: Visibility,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO images (id, owner, name, tag, visibility, creator_id, created_at_ms) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(&build.image_id)
+    .bind(build.owner.key())
+    .bind(&build.name)
+    .bind(&build.tag)
+    .bind(visibility_word(visibility))
+    .bind(&build.user_id)
+    .bind(to_db(build.created_at_ms))
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
+async fn count_of(tx: &mut Transaction<'_, Sqlite>, owner: &str) -> Result<u64, StoreError> {
+    let select = sqlx::query_scalar("SELECT COUNT(*) FROM images WHERE owner = $1").bind(owner);
+    Ok(select.fetch_one(&mut **tx).await.map(i64::unsigned_abs)?)
+}
+
+async fn open_of(tx: &mut Transaction<'_, Sqlite>, user_id: &str) -> Result<u64, StoreError> {
+    let select = "SELECT COUNT(*) FROM image_builds WHERE user_id = $1 AND ended_at_ms IS NULL";
+    Ok(sqlx::query_scalar(select).bind(user_id).fetch_one(&mut **tx).await.map(i64::unsigned_abs)?)
+}
+
+/// Each artifact once, however many tags lead to it.
+async fn bytes_of(tx: &mut Transaction<'_, Sqlite>, owner: &str) -> Result<u64, StoreError> {
+    let select = "SELECT CAST(COALESCE(SUM(size_bytes), 0) AS BIGINT) FROM image_artifacts \
+                  WHERE digest IN (SELECT digest FROM images WHERE owner = $1)";
+    Ok(sqlx::query_scalar(select).bind(owner).fetch_one(&mut **tx).await.map(i64::unsigned_abs)?)
+}
