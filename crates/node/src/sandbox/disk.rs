@@ -1,10 +1,10 @@
 //! A sandbox's disk: an overlay on its image, as large as was asked for from the first moment.
 
 use super::arriving::Blocking;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use warren_image::Image;
 use warren_image::ext4::PIECE;
-use warren_image::ext4::grow::{GrowError, ReadAt, grow, rounded_size};
+use warren_image::ext4::grow::{GrowError, Piece, grow, rounded_size};
 use warren_vmm::{Backing, OVERLAY_PIECE, OverlayError, create_overlay};
 
 // A piece of the grown file system is one piece of an overlay.
@@ -21,33 +21,37 @@ pub(crate) enum DiskError {
     Failed(#[from] tokio::task::JoinError),
 }
 
-/// Makes `overlay` on the disk of an image, through `socket` if the image is still arriving. `disk_mib` is rounded up to whole block
-/// groups, 128 MiB. Waits for the parts of the disk that say how large it is.
-pub(crate) async fn make(overlay: PathBuf, image: Image, socket: &'static str, disk_mib: u64) -> Result<(), DiskError> {
-    let runtime = tokio::runtime::Handle::current();
-    let made = tokio::task::spawn_blocking(move || match image.arrival {
-        Some(arrival) => {
-            let size = arrival.size();
-            lay_over(&overlay, Backing::Served(Path::new(socket)), &Blocking(arrival, runtime), size, disk_mib)
-        }
-        None => {
-            let disk = &image.disk;
-            let backing = Backing::Within { file: disk.file(), offset: disk.offset() };
-            lay_over(&overlay, backing, disk, disk.size(), disk_mib)
-        }
-    });
-    made.await?
+/// A disk that is about to be made.
+pub(crate) struct Plan {
+    image: Image,
+    size: u64,
+    pieces: Vec<Piece>,
 }
 
-fn lay_over(
-    overlay: &Path,
-    backing: Backing<'_>,
-    image: &impl ReadAt,
-    image_size: u64,
-    disk_mib: u64,
-) -> Result<(), DiskError> {
-    let size = rounded_size(image_size, disk_mib << 20);
-    let pieces = grow(image, size)?;
-    let pieces: Vec<(u64, &[u8])> = pieces.iter().map(|p| (p.offset, p.bytes.as_slice())).collect();
-    Ok(create_overlay(overlay, backing, size, &pieces)?)
+impl Plan {
+    /// A disk on that of an image. `disk_mib` is rounded up to whole block groups, 128 MiB. Waits for the parts of the image that say
+    /// how large it is, if they are still arriving; nothing is written, so the wait may be broken off.
+    pub(crate) async fn new(image: Image, disk_mib: u64) -> Result<Self, DiskError> {
+        let runtime = tokio::runtime::Handle::current();
+        let planned = tokio::task::spawn_blocking(move || {
+            let size = rounded_size(image.disk.size(), disk_mib << 20);
+            let pieces = match image.arrival.clone() {
+                Some(arrival) => grow(&Blocking(arrival, runtime), size)?,
+                None => grow(&image.disk, size)?,
+            };
+            Ok(Self { image, size, pieces })
+        });
+        planned.await?
+    }
+
+    /// Makes it at `overlay`, on the file of all images, or on `socket` if the image is still arriving.
+    pub(crate) fn make(&self, overlay: &Path, socket: &Path) -> Result<(), DiskError> {
+        let pieces: Vec<(u64, &[u8])> = self.pieces.iter().map(|p| (p.offset, p.bytes.as_slice())).collect();
+        let disk = &self.image.disk;
+        let backing = match self.image.arrival {
+            Some(_) => Backing::Served(socket),
+            None => Backing::Within { file: disk.file(), offset: disk.offset() },
+        };
+        Ok(create_overlay(overlay, backing, self.size, &pieces)?)
+    }
 }

@@ -1,6 +1,7 @@
 //! The one task that owns a sandbox on this node.
 
 use super::arriving::{self, ArrivingDisk, Source};
+use super::disk::Plan;
 use super::uids::{TakenUid, Uids};
 use super::{Activity, Event, Folder, Intent, apply};
 use crate::ended::{Ended, EndedRecords};
@@ -213,8 +214,8 @@ impl Driver {
         let overlay = self.folder.vm().join(warren_shim::DISK_FILE);
         let disk_failed =
             |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, format!("make the sandbox's disk: {e}"));
-        let made = super::disk::make(overlay, image.clone(), arriving::SOCKET, spec.disk_mib);
-        self.unless_terminated(made).await?.map_err(|e| disk_failed(&e))?;
+        let plan = self.unless_terminated(Plan::new(image.clone(), spec.disk_mib)).await?;
+        plan.and_then(|plan| plan.make(&overlay, Path::new(arriving::SOCKET))).map_err(|e| disk_failed(&e))?;
         if image.arrival.is_some() {
             self.intent.image_served = true;
             self.serve_image(&image).map_err(|e| disk_failed(&e))?;
