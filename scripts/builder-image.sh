@@ -2,7 +2,7 @@
 # Makes the image that Dockerfiles are built in: Debian with Docker, as a root file system tar.
 #
 #   scripts/builder-image.sh FILE.tar
-#   warren images import FILE.tar --name warren/builder:1
+#   warren images import FILE.tar --name prime/_server/builder:1
 #
 #   BUILDER_SUITE=bookworm      Debian release
 #   BUILDER_MIRROR=URL          Debian mirror

@@ -47,7 +47,7 @@ def builds(workspace: Path, server: Server, builder_tar: Path) -> Iterator[Serve
     own = Server(BINARY, workspace / "builds")
     seed(own.data_dir, server.data_dir)
     own.start()
-    imported = warren("images", "import", str(builder_tar), "--name", "warren/builder:1", env=ours(own), secs=IMPORT_SECS)
+    imported = warren("images", "import", str(builder_tar), "--name", "prime/_server/builder:1", env=ours(own), secs=IMPORT_SECS)
     imported.ok()
     yield own
     try:

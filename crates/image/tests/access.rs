@@ -91,6 +91,52 @@ async fn another_registry_that_names_a_private_image_gives_no_bytes_of_it() {
     assert_eq!(code(&store, &format!("{}/app@{}", registry.address, digest(&image.manifest)), &bob).await, "had");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_store_gives_nothing_to_others_either() {
+    let dir = tempfile::tempdir().unwrap();
+    let (registry, evil) = (Registry::start(private()), Registry::start(Behaviour::default()));
+    let image = image("secret");
+    registry.push("app", "1", &image);
+    evil.put("app", "manifests/1", image.manifest.clone());
+    let node = |name: &str| {
+        let objects = Some(format!("file://{}/objects", dir.path().display()));
+        Store::open(&dir.path().join(name), Config { objects, ..Config::default() }).unwrap()
+    };
+    let (one, alice) = (node("one"), access("user:alice", "secret"));
+    let name = format!("{}/app:1", registry.address);
+    one.ensure(&name, &alice, Ask::IfStale).await.unwrap();
+    let artifacts = dir.path().join("objects/images");
+    while !artifacts.is_dir() || std::fs::read_dir(&artifacts).unwrap().count() == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let two = node("two");
+    for store in [&one, &two] {
+        let evil_name = format!("{}/app:1", evil.address);
+        assert_eq!(code(store, &evil_name, &access("user:bob", "guess")).await, "not_found");
+        assert_eq!(code(store, &evil_name, &ImageAccess::default()).await, "not_found");
+        assert_eq!(code(store, &name, &access("user:bob", "guess")).await, "access_denied");
+    }
+    let blobs = registry.times(&format!("GET /v2/app/blobs/{}", image.layers[0]));
+    assert_eq!(code(&two, &name, &alice).await, "had");
+    assert_eq!(registry.times(&format!("GET /v2/app/blobs/{}", image.layers[0])), blobs, "from the object store");
+}
+
+#[tokio::test]
+async fn what_a_build_made_is_given_to_nobody_by_its_digest() {
+    let dir = tempfile::tempdir().unwrap();
+    let tar = dir.path().join("root.tar");
+    std::fs::write(&tar, support::root_tar(&[TarFile::file("a", b"built")])).unwrap();
+    let store = open(dir.path(), false);
+    let built = store.import_private(tar, "prime/_build/b1:1").await.unwrap().record;
+    store.pin(&built.digest, "prime/_artifact/x:1").await.unwrap();
+    store.remove("prime/_build/b1:1").await.unwrap();
+    assert_eq!(
+        code(&store, &format!("127.0.0.1:1/y@{}", built.digest), &ImageAccess::default()).await,
+        "registry_unreachable"
+    );
+    assert_eq!(code(&store, "prime/_artifact/x:1", &ImageAccess::default()).await, "had");
+}
+
 #[tokio::test]
 async fn while_a_registry_is_away_a_private_image_serves_those_who_were_shown_it() {
     let dir = tempfile::tempdir().unwrap();

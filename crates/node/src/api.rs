@@ -203,7 +203,10 @@ impl NodeApi for SharedNode {
             |e: NodeError| ImageError { reference: order.name.clone(), code: "failed", message: e.to_string() };
         let (handle, shim) = self.shim(builder).map_err(unknown)?;
         let imported = match crate::builder::build(&handle, shim, &order).await {
-            Ok(()) => self.import_image(order.archive.clone(), &order.name).await,
+            Ok(()) => {
+                let imported = self.0.services.images.import_private(order.archive.clone(), &order.name).await;
+                imported.map(|image| image.record)
+            }
             Err(error) => Err(error),
         };
         // It may never have been made.

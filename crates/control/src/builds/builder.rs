@@ -20,7 +20,7 @@ use warren_proto::http::CreateSandbox;
 /// Owner of all builders, made by a migration.
 pub(crate) const BUILDER_USER_ID: &str = "ubuilder";
 /// Name under which an administrator imports the image with Docker.
-pub(crate) const BUILDER_IMAGE: &str = "warren/builder:1";
+pub(crate) const BUILDER_IMAGE: &str = "prime/_server/builder:1";
 /// Size of a builder.
 const VCPUS: f64 = 2.0;
 const MEMORY_GB: f64 = 2.0;

@@ -41,6 +41,6 @@ mod tests {
             assert!(is_reserved(&name));
         }
         assert_eq!((build_of(&build_name("b1")), build_of("debian:12")), (Some("b1"), None));
-        assert!(!is_reserved("warren/builder:1") && !is_reserved("prime/alice/app:1"));
+        assert!(!is_reserved("prime/_server/builder:1") && !is_reserved("prime/alice/app:1"));
     }
 }

@@ -13,7 +13,10 @@ const BUILD: &str = "/api/v1/images/build";
 /// A server whose node has the image that Dockerfiles are built in.
 async fn with_builder(config: Config) -> Server {
     let server = Server::with(SimNode::default(), config).await;
-    server.post("/api/v1/images/import", json!({"path": server.dir.path(), "name": "warren/builder:1"})).await.ok();
+    server
+        .post("/api/v1/images/import", json!({"path": server.dir.path(), "name": "prime/_server/builder:1"}))
+        .await
+        .ok();
     server
 }
 
@@ -84,7 +87,8 @@ async fn a_dockerfile_is_built_in_a_sandbox_that_nobody_sees() {
     let digest = text(&over(&server, &again).await["digest"]);
     let pin = format!("prime/_artifact/{}:1", digest.replace(':', "-"));
     until("the first image is let go", || async {
-        let names: Vec<_> = server.node.image_names().into_iter().filter(|name| name != "warren/builder:1").collect();
+        let names: Vec<_> =
+            server.node.image_names().into_iter().filter(|name| name != "prime/_server/builder:1").collect();
         (names == [pin.clone()]).then_some(())
     })
     .await;

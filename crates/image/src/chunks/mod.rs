@@ -153,7 +153,9 @@ impl Chunks {
                 (first..last).filter(|slot| !index.slots.is_taken(*slot)).collect()
             };
             freed += lost.len() as u64 * CHUNK as u64;
-            lost.chunk_by(|a, b| a + 1 == *b).for_each(|run| self.punch(run[0], run.len()));
+            lost.chunk_by(|a, b| a + 1 == *b).for_each(|run| {
+                self.punch(run[0], run.len());
+            });
             at = slot_at(last);
         }
         Ok(freed)
@@ -254,20 +256,25 @@ impl Chunks {
     /// First the bytes go, then the slots are free: a chunk is written only where zeroes are.
     fn give_back(&self, mut slots: Vec<u32>) {
         slots.sort_unstable();
-        slots.chunk_by(|a, b| a + 1 == *b).for_each(|run| self.punch(run[0], run.len()));
+        // Slots that could not be emptied stay taken until the next start.
+        let emptied = slots.chunk_by(|a, b| a + 1 == *b).filter(|run| self.punch(run[0], run.len()));
+        let emptied: Vec<u32> = emptied.flatten().copied().collect();
         let mut index = lock(&self.shared.index);
-        slots.into_iter().for_each(|slot| index.slots.free(slot));
+        emptied.into_iter().for_each(|slot| index.slots.free(slot));
     }
 
-    fn punch(&self, first: u32, count: usize) {
+    /// Whether the slots hold zeroes now.
+    fn punch(&self, first: u32, count: usize) -> bool {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let punched = fallocate(&self.shared.file, flags, slot_at(first), (count * CHUNK) as u64);
         // Where the host's file system makes no holes, zeroes do.
-        if punched.is_err()
-            && let Err(error) = self.shared.file.write_all_at(&vec![0; count * CHUNK], slot_at(first))
-        {
-            tracing::warn!(first, count, %error, "chunks that are not needed cannot be removed");
+        let mut slots = first..first + count as u32;
+        let emptied =
+            punched.is_ok() || slots.all(|slot| self.shared.file.write_all_at(&[0; CHUNK], slot_at(slot)).is_ok());
+        if !emptied {
+            tracing::warn!(first, count, "chunks that are not needed cannot be removed");
         }
+        emptied
     }
 
     /// The chunk in a slot.

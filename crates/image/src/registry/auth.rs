@@ -71,7 +71,8 @@ impl Auth {
         let granted = self.granted(errand, endpoint, repository);
         let grant = granted.as_ref().map(|granted| &granted.grant);
         let response = send(errand, endpoint, with_grant(request(), grant)).await?;
-        if response.status() != StatusCode::UNAUTHORIZED {
+        // Where a registry redirects to has no say in who gets its logins.
+        if response.status() != StatusCode::UNAUTHORIZED || !endpoint.is_origin_of(response.url()) {
             return Ok(response);
         }
         let Some(grant) = self.log_in(http, errand, endpoint, repository, &response).await? else {

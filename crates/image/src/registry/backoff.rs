@@ -36,9 +36,9 @@ impl Backoff {
         self.tried += 1;
         let own = FIRST.saturating_mul(2u32.saturating_pow(self.tried - 1)).min(OWN_MAX);
         let jitter = own.mul_f64(random / 2.0);
-        let wait = asked.unwrap_or(own / 2) + jitter;
+        let wait = asked.unwrap_or(own / 2).saturating_add(jitter);
         match status {
-            TOO_MANY if self.limited + wait <= self.limited_max => {
+            TOO_MANY if self.limited.saturating_add(wait) <= self.limited_max => {
                 self.limited += wait;
                 Some(wait)
             }

@@ -16,6 +16,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt, BufWriter};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
@@ -24,6 +25,11 @@ use tokio::task::JoinSet;
 const AT_ONCE_MAX: usize = 4;
 /// Times that a broken transfer is taken up again.
 const RESUMES_MAX: u32 = 4;
+/// Shortest and longest time that a layer may take to come.
+const FETCH_MIN: Duration = Duration::from_secs(600);
+const FETCH_MAX: Duration = Duration::from_secs(6 * 3600);
+/// Beyond the shortest time, a layer must come as fast as this.
+const FETCH_BYTES_PER_SEC_MIN: u64 = 64 << 10;
 /// Bytes gathered before a write.
 const WRITE_LEN: usize = 1 << 20;
 
@@ -133,6 +139,17 @@ impl From {
     }
 
     async fn fetch(&self, blob: &Descriptor, scratch: Scratch) -> Result<Scratch, PullError> {
+        let limit = (FETCH_MIN + Duration::from_secs(blob.size / FETCH_BYTES_PER_SEC_MIN)).min(FETCH_MAX);
+        let fetched = tokio::time::timeout(limit, self.fetch_all(blob, scratch)).await;
+        fetched.unwrap_or_else(|_| {
+            Err(PullError::Protocol {
+                host: self.endpoint.host.clone(),
+                problem: format!("a layer that does not come within {limit:?}"),
+            })
+        })
+    }
+
+    async fn fetch_all(&self, blob: &Descriptor, scratch: Scratch) -> Result<Scratch, PullError> {
         let file = tokio::fs::File::create_new(scratch.path()).await.map_err(PullError::Write)?;
         let out = BufWriter::with_capacity(WRITE_LEN, file);
         let mut partial = Partial { out, hash: Sha256::new(), len: 0 };

@@ -1,6 +1,7 @@
 //! Which URLs a registry host stands for. Pure.
 
 use super::config::RegistryConfig;
+use reqwest::Url;
 use warren_model::reference::DOCKER_HUB;
 
 /// Where Docker Hub's registry really is.
@@ -29,6 +30,11 @@ impl Endpoint {
         self.base.starts_with("https://")
     }
 
+    /// Whether an answer from `url` is its own, and not that of a place that it redirects to.
+    pub(super) fn is_origin_of(&self, url: &Url) -> bool {
+        self.base.parse::<Url>().is_ok_and(|base| base.origin() == url.origin())
+    }
+
     /// `<base>/v2/<repository>/<kind>/<id>`.
     pub(super) fn url(&self, repository: &str, kind: &str, id: &str) -> String {
         format!("{}/v2/{repository}/{kind}/{id}", self.base)
@@ -52,7 +58,7 @@ pub(super) fn endpoints(host: &str, config: &RegistryConfig) -> Vec<Endpoint> {
 pub(super) fn check(config: &RegistryConfig) -> Result<(), String> {
     for url in config.mirrors.values().flatten() {
         let known = url.starts_with("https://") || url.starts_with("http://");
-        if !known || url.parse::<reqwest::Url>().is_err() {
+        if !known || url.parse::<Url>().is_err() {
             return Err(format!("mirror {url:?} is not an http:// or https:// URL"));
         }
     }

@@ -23,6 +23,8 @@ const QUIET: Duration = Duration::from_millis(300);
 const YIELD_MAX: Duration = Duration::from_secs(1);
 /// Longest that one question is tried.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(120);
+/// Time after which who waits for what another fetches looks whether that still goes on.
+const TAKE_OVER_AFTER: Duration = Duration::from_millis(250);
 /// First and longest pause between two tries.
 const RETRY_PAUSE: Range<Duration> = Duration::from_millis(100)..Duration::from_secs(10);
 
@@ -141,29 +143,47 @@ impl Arrival {
     }
 
     async fn wait_for(&self, number: usize) -> Result<(), ArriveError> {
-        if self.chunks.is_here(&self.artifact.parts[number].id) {
+        if self.is_here(number) {
             return Ok(());
         }
         *lock(&self.last_asked) = Instant::now();
         let _asked = Asked::new(&self.waiting);
         let first = number - number % WINDOW;
-        if let Some(_fetching) = Fetching::begin(&self.fetching, first) {
-            let end = (first + WINDOW).min(self.artifact.parts.len());
-            return self.insist(first..end, Some(Instant::now() + ANSWER_WAIT_MAX)).await;
+        let until = Instant::now() + ANSWER_WAIT_MAX;
+        loop {
+            if let Some(_fetching) = Fetching::begin(&self.fetching, first) {
+                let end = (first + WINDOW).min(self.artifact.parts.len());
+                let fetched = self.insist(first..end, Some(until)).await;
+                // What fails may be a neighbour.
+                return if self.is_here(number) { Ok(()) } else { fetched };
+            }
+            // Whoever fetches it may be broken off: then it is our turn.
+            let _ = timeout(TAKE_OVER_AFTER, self.chunks.until_here(&self.artifact.parts[number].id)).await;
+            if self.is_here(number) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(ArriveError("it took too long".to_owned()));
+            }
         }
-        let here = self.chunks.until_here(&self.artifact.parts[number].id);
-        timeout(ANSWER_WAIT_MAX, here).await.map_err(|_| ArriveError("it took too long".to_owned()))
+    }
+
+    fn is_here(&self, number: usize) -> bool {
+        self.chunks.is_here(&self.artifact.parts[number].id)
     }
 
     /// Fetches parts, again and again if need be.
     async fn insist(&self, run: Range<usize>, until: Option<Instant>) -> Result<(), ArriveError> {
         let mut pause = RETRY_PAUSE.start;
         loop {
+            if self.given_up.load(Ordering::Relaxed) {
+                return Err(ArriveError("nobody needs it any more".to_owned()));
+            }
             let error = match self.fetch(run.clone()).await {
                 Ok(()) => return Ok(()),
                 Err(error) => ArriveError(chain(&error)),
             };
-            if self.given_up.load(Ordering::Relaxed) || until.is_some_and(|until| Instant::now() + pause > until) {
+            if until.is_some_and(|until| Instant::now() + pause > until) {
                 return Err(error);
             }
             tracing::warn!(digest = self.artifact.record.digest, %error, "tried again");

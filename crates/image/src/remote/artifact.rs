@@ -1,6 +1,6 @@
 //! An image in an object store: its record, and where each chunk of its disk lies in which pack. Pure; parsed as hostile.
 
-use crate::chunks::{CHUNK, ChunkId, DISK_SIZE_MAX};
+use crate::chunks::{CHUNK, ChunkId, DISK_SIZE_MAX, Manifest};
 use serde::{Deserialize, Serialize};
 use warren_proto::node::ImageRecord;
 
@@ -94,6 +94,12 @@ impl Artifact {
         let packs = pack_bytes.as_chunks::<HASH_LEN>().0.iter().map(|id| PackId(*id)).collect();
         let parts = part_bytes.as_chunks::<PART_LEN>().0.iter().map(part).collect::<Option<_>>()?;
         Some(Self { record, size, packs, parts }).filter(Self::is_possible)
+    }
+
+    /// Whether it tells of the disk that `manifest` tells of, chunk by chunk.
+    pub(crate) fn is_of(&self, manifest: &Manifest) -> bool {
+        let here = manifest.parts.iter().map(|part| (part.index, part.id));
+        self.size == manifest.size && self.parts.iter().map(|part| (part.index, part.id)).eq(here)
     }
 
     fn is_possible(&self) -> bool {

@@ -68,6 +68,9 @@ impl Pack {
         let mut pack = Self { bytes: Vec::with_capacity(PACK_LEN), places: Vec::new() };
         for part in parts {
             let plain = chunks.read(part.slot)?;
+            if ChunkId::of(&plain) != part.id {
+                return Err(io::Error::other("a chunk on this node's disk is damaged"));
+            }
             let compressed = zstd::bulk::compress(&plain[..], LEVEL)?;
             let stored = if compressed.len() < plain.len() { &compressed[..] } else { &plain[..] };
             pack.places.push((part.id, pack.bytes.len() as u32, stored.len() as u32));

@@ -1,6 +1,6 @@
 //! A package becomes a disk: layers are read, checked and converted. Blocks; meant for a thread of its own.
 
-use super::{Layer, Package};
+use super::Package;
 use crate::chunks::{Manifest, Writer};
 use crate::convert::{ConvertError, HashingReader, Marks, Root, Sha256Hex, decompressed};
 use crate::ext4::{Ext4Error, Options, Summary, Target};
@@ -97,32 +97,52 @@ fn io_code(error: &io::Error) -> &'static str {
     }
 }
 
-/// Makes the disk of `package` in `target`.
-pub(crate) fn build(package: Package, target: Writer, progress: &Progress) -> Result<Built, BuildError> {
+/// Makes the disk of `package` in `target`. Each layer waits for its `turn` once it is here, so that nobody's turn is spent on waiting for
+/// a registry.
+pub(crate) fn build<T>(
+    package: Package,
+    target: Writer,
+    progress: &Progress,
+    turn: impl Fn() -> T,
+) -> Result<Built, BuildError> {
     let mut root = Root::new(target);
     let mut only_hash = None;
     for (i, layer) in package.layers.into_iter().enumerate() {
-        only_hash = Some(apply(&mut root, layer, i + 1, package.marks, progress)?);
+        let source = (layer.open)().map_err(BuildError::Read)?;
+        let _turn = turn();
+        let checks = Checks { layer: i + 1, blob: layer.blob.map(|blob| blob.digest), diff_id: layer.diff_id };
+        only_hash = Some(apply(&mut root, source, checks, package.marks, progress)?);
         progress.layer_converted();
     }
     let digest = match (package.digest, only_hash) {
         (Some(digest), _) => digest,
         (None, hash) => Digest::parse(&format!("sha256:{}", hash.unwrap_or_default().hex()))?,
     };
+    let _turn = turn();
     let options = Options { label: LABEL.to_owned(), uuid: uuid(&digest), made_s: 0, writable: true };
     let (target, summary) = root.finish(&options).map_err(BuildError::Finish)?;
     let manifest = target.commit().map_err(BuildError::Write)?;
     Ok(Built { digest, config: package.config, summary, manifest })
 }
 
+/// What a layer must turn out to be.
+struct Checks {
+    /// Which, from 1.
+    layer: usize,
+    /// Digest of its compressed bytes.
+    blob: Option<Digest>,
+    /// Digest of the uncompressed tar.
+    diff_id: Option<Digest>,
+}
+
 fn apply(
     root: &mut Root<impl Target>,
-    layer: Layer,
-    number: usize,
+    source: Box<dyn Read + Send>,
+    checks: Checks,
     marks: Marks,
     progress: &Progress,
 ) -> Result<Sha256Hex, BuildError> {
-    let source = (layer.open)().map_err(BuildError::Read)?;
+    let number = checks.layer;
     let (mut raw, blob_hash) = HashingReader::new(Counted { inner: source, progress });
     let (done, diff_hash) = apply_stream(root, &mut raw, &blob_hash, marks);
     // Bytes after the end count too. A wrong digest explains whatever else went wrong.
@@ -135,11 +155,11 @@ fn apply(
     };
     let read_failed = matches!(&done, Err(ConvertError::Tar(TarError::Read(e))) if io_code(e) == "failed");
     if !read_failed && drained.is_ok() {
-        check(layer.blob.map(|b| b.digest), &blob_hash)?;
+        check(checks.blob, &blob_hash)?;
     }
     done.map_err(|error| BuildError::Convert { layer: number, error })?;
     drained.map_err(BuildError::Read)?;
-    check(layer.diff_id, &diff_hash)?;
+    check(checks.diff_id, &diff_hash)?;
     Ok(blob_hash)
 }
 

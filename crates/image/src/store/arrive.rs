@@ -1,7 +1,7 @@
 //! Images come from an object store, and go there.
 
 use super::files::Arriving;
-use super::{Image, Shared, blocking, chain, lock};
+use super::{Image, Lease, Shared, blocking, chain, lock};
 use crate::chunks::ChunkId;
 use crate::remote::{Arrival, Artifact, PackId, Place, Remote, upload};
 use std::collections::{HashMap, HashSet};
@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use warren_model::reference::Digest;
+use warren_model::reference::{Digest, Reference};
 use warren_proto::node::ImageRecord;
 
 /// Pause before an upload that failed is tried again.
@@ -18,8 +18,15 @@ const UPLOAD_RETRY_PAUSE: Duration = Duration::from_secs(30);
 const UPLOAD_TRIES_MAX: u32 = 20;
 
 impl Shared {
-    /// The image, if the object store has it: ready at once, its bytes follow.
-    pub(super) async fn arrive(self: &Arc<Self>, name: &str, digest: &Digest, private: bool) -> Option<Image> {
+    /// The image, if the object store has it: ready at once, its bytes follow. A private one only for whoever a registry shows the
+    /// repository that it came from: a digest alone gives nobody the bytes.
+    pub(super) async fn arrive(
+        self: &Arc<Self>,
+        reference: &Reference,
+        name: &str,
+        digest: &Digest,
+        private: bool,
+    ) -> Option<Image> {
         let remote = self.remote.clone()?;
         let artifact = match remote.artifact(digest).await {
             Ok(artifact) => artifact?,
@@ -28,38 +35,51 @@ impl Shared {
                 return None;
             }
         };
+        if artifact.record.private && !came_from(&artifact.record.reference, reference) {
+            return None;
+        }
         let record = ImageRecord { reference: name.to_owned(), private, ..artifact.record.clone() };
-        let (shared, digest) = (self.clone(), digest.clone());
-        blocking(move || match shared.begin_arrival(remote, &digest, record, artifact) {
-            Ok(image) => image,
-            Err(error) => {
-                tracing::warn!(%digest, error = chain(&error), "the image cannot come from the object store");
-                None
-            }
+        let (shared, digest, reference) = (self.clone(), digest.clone(), reference.clone());
+        let began = blocking(move || shared.begin_arrival(remote, &reference, &digest, record, artifact)).await;
+        began.unwrap_or_else(|error| {
+            tracing::warn!(image = name, error = chain(&error), "the image cannot come from the object store");
+            None
         })
-        .await
     }
 
     fn begin_arrival(
         self: &Arc<Self>,
         remote: Remote,
+        reference: &Reference,
         digest: &Digest,
         record: ImageRecord,
         artifact: Artifact,
     ) -> io::Result<Option<Image>> {
-        self.files.begin_arrival(digest, &artifact.encode()?)?;
+        let mark = artifact.encode()?;
         let parts = artifact.parts.iter().map(|part| (part.index, part.id));
         let manifest = self.chunks.assemble(artifact.size, parts)?;
         let arrival = Arrival::new(remote, self.chunks.clone(), artifact, &manifest);
-        let mut index = self.index();
-        if index.record(digest).is_none() {
+        let image = {
+            let mut index = self.index();
+            if index.record(digest).is_some() {
+                // It came in the meantime, maybe for others only.
+                self.chunks.release(&manifest);
+                let shown = index.shown_in(digest, reference);
+                return Ok(shown.and_then(|record| self.image(&mut index, digest, record)));
+            }
+            // The mark comes before the manifest, so that a kill leaves no image that seems whole.
+            if let Err(error) = self.files.begin_arrival(digest, &mark) {
+                self.chunks.release(&manifest);
+                return Err(error);
+            }
+            if let Err(error) = self.add(&mut index, digest, &record, &manifest) {
+                self.files.break_off_arrival(digest)?;
+                return Err(error);
+            }
             lock(&self.arrivals).insert(digest.clone(), arrival.clone());
-        }
-        self.add(&mut index, digest, &record, &manifest).inspect_err(|_| {
-            lock(&self.arrivals).remove(digest);
-        })?;
-        let image = self.image(&mut index, digest, record);
-        drop(index);
+            self.image(&mut index, digest, record)
+        };
+        self.keep_quota();
         self.spawn_arrival(digest.clone(), arrival);
         Ok(image)
     }
@@ -85,64 +105,68 @@ impl Shared {
             }
             let (received, _) = arrival.progress();
             tracing::info!(%digest, bytes = received, seconds = began.elapsed().as_secs_f32(), "image has arrived");
-            blocking(move || shared.end_arrival(&digest)).await;
+            blocking(move || shared.end_arrival(&digest, &arrival)).await;
         });
     }
 
-    fn end_arrival(&self, digest: &Digest) {
-        // The index is locked, so that the image does not go in the meantime.
-        let index = self.index();
-        if index.record(digest).is_none() {
-            return;
-        }
-        match self.chunks.sync().and_then(|()| self.files.end_arrival(digest)) {
-            Ok(()) => drop(lock(&self.arrivals).remove(digest)),
-            Err(error) => {
-                tracing::warn!(%digest, error = chain(&error), "an arrived image is looked at again at the next start")
+    fn end_arrival(&self, digest: &Digest, arrival: &Arc<Arrival>) {
+        let ended = self.chunks.sync().and_then(|()| {
+            // Locked, so that the image does not go in the meantime; and it may have gone and come again since.
+            let _index = self.index();
+            let mut arrivals = lock(&self.arrivals);
+            if !arrivals.get(digest).is_some_and(|known| Arc::ptr_eq(known, arrival)) {
+                return Ok(());
             }
+            arrivals.remove(digest);
+            self.files.end_arrival(digest)
+        });
+        if let Err(error) = ended {
+            tracing::warn!(%digest, error = chain(&error), "an arrived image is looked at again at the next start");
         }
     }
 
     /// Sends what an earlier run did not get to send.
     pub(super) fn offer_all(self: &Arc<Self>) {
-        let images: Vec<Image> = {
-            let mut index = self.index();
-            let digests: Vec<Digest> = index.digests().into_iter().cloned().collect();
-            let missing = digests.into_iter().filter(|digest| !self.files.is_uploaded(digest));
-            let lease = |digest: Digest| {
-                let record = index.record(&digest)?;
-                self.image(&mut index, &digest, record)
-            };
-            missing.filter_map(lease).collect()
-        };
-        images.iter().for_each(|image| self.offer(image));
+        let digests: Vec<Digest> = self.index().digests().into_iter().cloned().collect();
+        digests.into_iter().filter(|digest| !self.files.is_uploaded(digest)).for_each(|digest| self.offer(digest));
     }
 
-    /// Sends an image of this node to the object store, if there is one.
-    pub(super) fn offer(self: &Arc<Self>, image: &Image) {
+    /// Sends an image of this node to the object store, if there is one and the image is still here when its turn comes.
+    pub(super) fn offer(self: &Arc<Self>, digest: Digest) {
         let Some(remote) = self.remote.clone() else { return };
-        let (shared, image) = (self.clone(), image.clone());
+        let shared = self.clone();
         tokio::spawn(async move {
             let _one_at_a_time = shared.uploads.lock().await;
             for _ in 0..UPLOAD_TRIES_MAX {
-                match shared.upload(&remote, &image).await {
+                // Held for one try at a time: what nobody needs may go.
+                let Some((record, lease)) = shared.hold(&digest) else { return };
+                match shared.upload(&remote, record, &lease).await {
                     Ok(()) => return,
                     Err(error) => {
                         let error = chain(&*error);
-                        tracing::warn!(digest = image.record.digest, error, "an image cannot be uploaded; tried again");
+                        tracing::warn!(%digest, error, "an image cannot be uploaded; tried again");
                     }
                 }
+                drop(lease);
                 tokio::time::sleep(UPLOAD_RETRY_PAUSE).await;
             }
         });
     }
 
+    /// A lease that does not count as a use.
+    fn hold(self: &Arc<Self>, digest: &Digest) -> Option<(ImageRecord, Lease)> {
+        let index = self.index();
+        let record = index.record(digest)?;
+        Some((record, Lease::take(self, digest)))
+    }
+
     async fn upload(
         self: &Arc<Self>,
         remote: &Remote,
-        image: &Image,
+        record: ImageRecord,
+        lease: &Lease,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let digest = image.lease.digest().clone();
+        let digest = lease.digest().clone();
         if self.files.is_uploaded(&digest) {
             return Ok(());
         }
@@ -151,12 +175,18 @@ impl Shared {
         let artifacts = self.files.artifacts()?;
         let wanted: HashSet<ChunkId> = manifest.parts.iter().map(|part| part.id).collect();
         let there = blocking(move || places(artifacts, &wanted)).await?;
-        let artifact = upload(remote, &self.chunks, image.record.clone(), &digest, &manifest, &there).await?;
+        let artifact = upload(remote, &self.chunks, record, &digest, &manifest, &there).await?;
         let (files, name) = (self.clone(), digest.clone());
         blocking(move || files.files.write_artifact(&name, &artifact)).await?;
         tracing::info!(%digest, seconds = began.elapsed().as_secs_f32(), "image is in the object store");
         Ok(())
     }
+}
+
+/// Whether a private image came from the repository that a reference names.
+fn came_from(origin: &str, reference: &Reference) -> bool {
+    Reference::parse(origin)
+        .is_ok_and(|origin| origin.registry() == reference.registry() && origin.repository() == reference.repository())
 }
 
 /// Where those artifacts have the wanted chunks.

@@ -51,7 +51,9 @@ struct Loaded {
     digest: Digest,
     image: Stored,
     manifest: Manifest,
-    /// Where its chunks come from, if it was arriving.
+    /// Whether it was arriving.
+    is_marked: bool,
+    /// Where its chunks come from then.
     artifact: Option<Artifact>,
 }
 
@@ -102,16 +104,23 @@ impl Files {
     pub(super) fn load(&self, chunks: &Chunks, arrivals: bool) -> io::Result<(Index, Vec<Arriving>)> {
         let mut index = Index::default();
         let mut loaded = self.load_records()?;
-        loaded.retain(|loaded| arrivals || loaded.artifact.is_none());
         // Those that are whole first: what they hold needs no look.
-        loaded.sort_by_key(|loaded| loaded.artifact.is_some());
+        loaded.sort_by_key(|loaded| loaded.is_marked);
         let mut resumed = Vec::new();
-        for Loaded { digest, image, manifest, artifact } in loaded {
-            if !chunks.adopt(&manifest, artifact.is_some()) {
+        for Loaded { digest, image, manifest, is_marked, artifact } in loaded {
+            if !chunks.adopt(&manifest, is_marked) {
                 continue;
             }
-            index.add(digest.clone(), image);
-            resumed.extend(artifact.map(|artifact| Arriving { digest, manifest, artifact }));
+            let is_whole = !is_marked || manifest.parts.iter().all(|part| chunks.is_here(&part.id));
+            match artifact.filter(|_| arrivals) {
+                Some(artifact) => {
+                    index.add(digest.clone(), image);
+                    resumed.push(Arriving { digest, manifest, artifact });
+                }
+                None if is_whole => index.add(digest, image),
+                // Nobody can bring the rest.
+                None => chunks.release(&manifest),
+            }
         }
         self.drop_all_but(&index, &resumed)?;
         chunks.sweep()?;
@@ -138,12 +147,11 @@ impl Files {
             };
             let image = Stored::new(record, &manifest, millis(path.metadata()?.modified()?));
             let mark = self.arriving(&digest);
-            let artifact = if mark.exists() { Some(Artifact::decode(&fs::read(&mark)?)) } else { None };
-            match artifact {
-                // Nobody knows where its chunks are to come from.
-                Some(None) => {}
-                known => all.push(Loaded { digest, image, manifest, artifact: known.flatten() }),
-            }
+            let is_marked = mark.exists();
+            let artifact = if is_marked { Artifact::decode(&fs::read(&mark)?) } else { None };
+            // Its parts are paired with the manifest's by their order.
+            let artifact = artifact.filter(|artifact| artifact.is_of(&manifest));
+            all.push(Loaded { digest, image, manifest, is_marked, artifact });
         }
         Ok(all)
     }
@@ -217,6 +225,11 @@ impl Files {
     /// Notes, before anything else, that an image comes from the object store chunk by chunk.
     pub(super) fn begin_arrival(&self, digest: &Digest, artifact: &[u8]) -> io::Result<()> {
         self.write_file(&self.arriving(digest), artifact)
+    }
+
+    /// Takes back the note of an arrival that did not begin.
+    pub(super) fn break_off_arrival(&self, digest: &Digest) -> io::Result<()> {
+        drop_file(&self.arriving(digest))
     }
 
     /// All chunks of an image have come and are synced.

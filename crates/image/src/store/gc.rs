@@ -104,7 +104,12 @@ impl Shared {
             {
                 return Ok(false);
             }
-            for name in &candidate.names {
+            // A name may lead elsewhere by now.
+            let leads_here = |name: &&String| {
+                index.name(name).is_some_and(|to| to.digest == candidate.digest && to.resolved.is_some())
+            };
+            let names: Vec<&String> = candidate.names.iter().filter(leads_here).collect();
+            for name in names {
                 self.files.remove_name(name)?;
                 index.forget_name(name);
             }

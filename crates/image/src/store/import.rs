@@ -10,6 +10,15 @@ impl Store {
     /// Takes an OCI layout (directory or tar), a docker-archive or a root file system tar under a name of one's own. The
     /// name needs no registry from then on, and stops leading to what it led to before. Goes on even if the caller goes away.
     pub async fn import(&self, path: PathBuf, name: &str) -> Result<Image, ImageError> {
+        self.take(path, name, None).await
+    }
+
+    /// The same with the result of a build: the name is for whoever knows it, and its digest gives nobody the bytes.
+    pub async fn import_private(&self, path: PathBuf, name: &str) -> Result<Image, ImageError> {
+        self.take(path, name, Some(super::pin::SCOPE.to_owned())).await
+    }
+
+    async fn take(&self, path: PathBuf, name: &str, scope: Option<String>) -> Result<Image, ImageError> {
         let reference = parse(name)?;
         if reference.digest().is_some() {
             let advice = "an imported image needs a name and a tag, its digest comes from its content".to_owned();
@@ -29,8 +38,8 @@ impl Store {
             let (package, _scratch) = opened.await;
             let package = package.map_err(|e| image_error(&name, e.code(), chain(&e)))?;
             progress.start(Step::Converting);
-            let image = shared.convert(&name, package, progress, false).await?;
-            blocking(move || shared.name(name, image, None, None)).await
+            let image = shared.convert(&name, package, progress, scope.is_some()).await?;
+            blocking(move || shared.name(name, image, None, scope)).await
         };
         match tokio::spawn(work).await {
             Ok(outcome) => outcome,

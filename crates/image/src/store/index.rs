@@ -133,7 +133,7 @@ impl Index {
     /// The record of an image that everybody may have.
     pub(super) fn public(&self, digest: &Digest) -> Option<ImageRecord> {
         let record = &self.images.get(digest)?.record;
-        let public = !record.private || self.names.values().any(|to| to.digest == *digest && !to.private);
+        let public = self.names.values().any(|to| to.digest == *digest && !to.private);
         public.then(|| record.clone())
     }
 

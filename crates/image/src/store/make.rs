@@ -14,6 +14,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
+use tokio::sync::SemaphorePermit;
 use warren_model::reference::{Digest, Reference};
 use warren_proto::node::{ImageError, ImageRecord};
 
@@ -51,7 +52,7 @@ impl Shared {
         if let Some(image) = here {
             return Ok(image);
         }
-        if let Some(image) = self.arrive(&name, &resolved.digest, resolved.scope.is_some()).await {
+        if let Some(image) = self.arrive(&reference, &name, &resolved.digest, resolved.scope.is_some()).await {
             return Ok(image);
         }
         tracing::info!(image = name, digest = %resolved.digest, "pulling an image");
@@ -95,21 +96,15 @@ impl Shared {
         private: bool,
     ) -> Outcome {
         progress.set_total(package.bytes, package.layers.len());
-        let _permit = match self.conversions.try_acquire() {
-            Ok(permit) => Some(permit),
-            Err(_) => {
-                let _shown = progress.wait(Wait::Turn("its turn: other images are being converted"));
-                // Never closed.
-                self.conversions.acquire().await.ok()
-            }
-        };
         let shared = self.clone();
         let name = name.to_owned();
+        let runtime = tokio::runtime::Handle::current();
         blocking(move || {
             let (began, mb) = (Instant::now(), package.bytes as f64 / MB);
             tracing::info!(image = name, mb, layers = package.layers.len(), "converting an image");
             let target = shared.chunks.writer();
-            let built = source::build(package, target, &progress).map_err(|e| build_error(&name, &e))?;
+            let turn = || runtime.block_on(shared.turn(&progress));
+            let built = source::build(package, target, &progress, turn).map_err(|e| build_error(&name, &e))?;
             let (seconds, disk_mb) = (began.elapsed().as_secs_f64(), built.summary.used as f64 / MB);
             tracing::info!(image = name, seconds, mb, disk_mb, "converted an image");
             let image = shared.admit(&name, built, private)?;
@@ -117,7 +112,17 @@ impl Shared {
             Ok(image)
         })
         .await
-        .inspect(|image| self.offer(image))
+        .inspect(|image| self.offer(image.lease.digest().clone()))
+    }
+
+    /// Waits until fewer than [`super::CONVERSIONS_MAX`] layers are being converted.
+    async fn turn(&self, progress: &Progress) -> Option<SemaphorePermit<'_>> {
+        if let Ok(permit) = self.conversions.try_acquire() {
+            return Some(permit);
+        }
+        let _shown = progress.wait(Wait::Turn("its turn: other images are being converted"));
+        // Never closed.
+        self.conversions.acquire().await.ok()
     }
 
     fn admit(self: &Arc<Self>, name: &str, built: Built, private: bool) -> Outcome {
@@ -141,9 +146,12 @@ impl Shared {
             Some(_) => Ok(false),
             None => self.files.add_image(digest, record, disk).map(|()| true),
         };
-        match added {
+        match &added {
             Ok(true) => index.add(digest.clone(), Stored::new(record.clone(), disk, now_ms())),
-            _ => self.chunks.release(disk),
+            Ok(false) => self.chunks.release(disk),
+            // What cannot be taken back keeps its chunks; the next start finds out.
+            Err(_) if self.files.remove_image(digest).is_err() => {}
+            Err(_) => self.chunks.release(disk),
         }
         added.map(drop)
     }

@@ -47,7 +47,7 @@ use tokio::sync::Semaphore;
 use warren_model::reference::{Digest, Reference};
 use warren_proto::node::{ImageBuild, ImageError, ImageRecord};
 
-/// Disks that are made at the same time.
+/// Layers that are converted at the same time.
 const CONVERSIONS_MAX: usize = 2;
 /// Time for which a tag is not asked about again, if the operator says nothing.
 const TAG_FRESH_DEFAULT: Duration = Duration::from_secs(300);
@@ -283,6 +283,9 @@ impl Shared {
             match manifest.and_then(|manifest| self.files.remove_image(digest).map(|()| manifest)) {
                 Ok(manifest) => {
                     index.forget(digest);
+                    if let Some(arrival) = lock(&self.arrivals).remove(digest) {
+                        arrival.give_up();
+                    }
                     manifest
                 }
                 Err(error) => {
@@ -291,9 +294,6 @@ impl Shared {
                 }
             }
         };
-        if let Some(arrival) = lock(&self.arrivals).remove(digest) {
-            arrival.give_up();
-        }
         // One that cannot be read is swept up at the next start.
         manifest.iter().for_each(|manifest| self.chunks.release(manifest));
         true

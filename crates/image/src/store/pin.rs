@@ -2,7 +2,7 @@ use super::{Image, Store, blocking, image_error, parse};
 use warren_proto::node::ImageError;
 
 /// Whom pinned names are shown to: nobody.
-const SCOPE: &str = "pinned";
+pub(super) const SCOPE: &str = "pinned";
 
 impl Store {
     /// Gives the image of `digest`, which must be here, a name of one's own: no registry is asked for it, and the bytes stay

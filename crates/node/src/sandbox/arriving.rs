@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
@@ -20,6 +21,8 @@ use warren_proto::nbd::{
 pub(super) const SOCKET: &str = "image.sock";
 /// Reads of one connection that wait at once: each holds up to 1 MiB.
 const READS_AT_ONCE: usize = 16;
+/// Pause after a connection that could not be taken, for lack of descriptors for instance.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections at once: the VMM has one; an old one may not have ended yet.
 const CONNECTIONS_MAX: usize = 4;
 
@@ -90,22 +93,24 @@ pub(super) struct ArrivingDisk {
 }
 
 impl ArrivingDisk {
-    /// Listens in `vm`, the VM's folder; the socket of an earlier run is replaced. Whoever can reach the folder may connect.
-    pub(super) fn serve(vm: &Path, source: Source) -> io::Result<Self> {
-        let path = vm.join(SOCKET);
+    /// Listens in `vm`, the VM's folder; the socket of an earlier run is replaced. Whoever can reach that folder may connect. The
+    /// socket is made in `folder`, which is ours alone: whatever the VMM puts into its own, we change no file that it names.
+    pub(super) fn serve(folder: &Path, vm: &Path, source: Source) -> io::Result<Self> {
+        let path = folder.join(SOCKET);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
+        std::fs::rename(&path, vm.join(SOCKET))?;
         let (failed, failures) = mpsc::channel(1);
         let mut serving = JoinSet::new();
         serving.spawn(accept(listener, source, failed));
         Ok(Self { _serving: serving, failures })
     }
 
-    /// Waits until something could not be read, which the guest has seen as a broken disk.
+    /// Waits until something could not be read; the guest waits for it ever since.
     pub(super) async fn failed(&mut self) -> String {
         match self.failures.recv().await {
             Some(error) => error,
@@ -131,7 +136,7 @@ async fn accept(listener: UnixListener, source: Source, failed: mpsc::Sender<Str
             }
             Err(error) => {
                 tracing::warn!(%error, "a VMM's connection to its image failed");
-                return;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -177,9 +182,9 @@ impl Connection {
         match self.source.read(offset, vec![0; len as usize]).await {
             Ok(bytes) => self.answer(cookie, None, &bytes).await,
             Err(error) => {
-                // One is enough to know.
+                // One is enough to know. No answer: the guest must not take our fault for a broken disk; its machine is ended.
                 let _ = self.failed.try_send(error);
-                self.answer(cookie, Some(Errno::Io), &[]).await
+                std::future::pending().await
             }
         }
     }

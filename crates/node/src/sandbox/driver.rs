@@ -173,10 +173,10 @@ impl Driver {
             self.tell(Event::ImageReady { digest });
         }
         self.processes.extend(adopted.shim);
-        let served = match (&adopted.image, self.intent.image_served) {
-            (_, false) => Ok(()),
-            (Some(image), true) => self.serve_image(image).map_err(|error| error.to_string()),
-            (None, true) => Err("it is not on this node any more".to_owned()),
+        let served = match &adopted.image {
+            Some(image) if self.intent.image_served => self.serve_image(image).map_err(|error| error.to_string()),
+            None if self.intent.image_digest.is_some() => Err("it is not on this node any more".to_owned()),
+            _ => Ok(()),
         };
         let over = match adopted.state.phase {
             _ if served.is_err() => {
@@ -265,7 +265,16 @@ impl Driver {
 
     async fn follow_start(&mut self, client: &ShimClient, mut state: ShimState) -> Result<ShimState, Over> {
         while state.phase != Phase::Running {
-            state = match self.unless_terminated(client.state_after(state.version)).await? {
+            let mut served = self.served.take();
+            let next = async {
+                tokio::select! {
+                    next = client.state_after(state.version) => Ok(next),
+                    problem = lost_image(&mut served) => Err(image_lost(&problem)),
+                }
+            };
+            let next = self.unless_terminated(next).await;
+            self.served = served;
+            state = match next?? {
                 Ok(next) if next.phase != Phase::Ended => next,
                 _ => return Err(self.shim_ended(client).await),
             };
@@ -277,7 +286,7 @@ impl Driver {
     /// The VMM reads the image through us, now and after each restart of the node.
     fn serve_image(&mut self, image: &warren_image::Image) -> std::io::Result<()> {
         self.folder.write_intent(&self.intent)?;
-        self.served = Some(ArrivingDisk::serve(&self.folder.vm(), Source::of(image))?);
+        self.served = Some(ArrivingDisk::serve(self.folder.path(), &self.folder.vm(), Source::of(image))?);
         Ok(())
     }
 
@@ -436,6 +445,8 @@ impl Driver {
             tracing::error!(sandbox = %self.id, %error, "keep how a sandbox ended");
         }
         self.folder.remove();
+        // First what reads the image, then what keeps it.
+        self.served = None;
         self.lease = None;
         tracing::info!(sandbox = %self.id, reason = ?end.reason, message = %end.message, "ended");
         self.tell(Event::Ended(end));
