@@ -314,5 +314,5 @@ def test_a_build_shows_layers_and_bytes(owner: User, fake: FakeRegistry):
     seen = waiting.until(builds, SOON_SECS, "two layers are here")[0]
     assert (seen["step"], seen["layersTotal"], seen["bytesTotal"]) == ("pulling", 3, sum(len(x.blob) for x in layers)), seen
     assert seen["bytesDone"] >= sum(len(x.blob) for x in layers[:2])
-    assert reference in owner.warren("images", "builds").ok().stdout
+    assert reference in owner.warren("images", "pulls").ok().stdout
     owner.delete(made["id"])

@@ -141,7 +141,7 @@ def test_the_end_of_a_start_command_is_told_and_ends_nothing(registry: Registry,
 @pytest.mark.parametrize("config, named", [({"user": "ghost"}, "ghost"), ({"user": "ghost:games"}, "ghost"), ({"user": "worker:nobodies"}, "nobodies"), ({"workdir": "srv/app"}, "srv/app")])
 def test_what_an_image_asks_for_and_lacks_is_named_at_once(registry: Registry, base: oci.Image, client: SandboxClient, create: Any, config: dict[str, str], named: str):
     """As Docker does, which refuses to start such a container."""
-    sandbox = create(image=registry.push("start", "lacks", base.with_config(**config)), wait=False)
+    sandbox = create(image=registry.push("start", "lacks-" + "-".join(config.values()).replace(":", "-").replace("/", "-"), base.with_config(**config)), wait=False)
     ended = waiting.until(lambda: (s := client.get(sandbox.id)).status not in ("PENDING", "PROVISIONING") and s, 60, "the sandbox is over")
     assert ended.status == "ERROR" and f'"{named}"' in ended.error_message, ended
     assert ended.error_type == "IMAGE_UNUSABLE"
