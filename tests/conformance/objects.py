@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
@@ -90,7 +91,8 @@ class Objects:
                     headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
                 headers["Last-Modified"] = self.date_time_string(int(path.stat().st_mtime))
                 self._answer(status, headers, end - start)
-                with path.open("rb") as file:
+                # Who asked may be ended in the middle.
+                with path.open("rb") as file, contextlib.suppress(ConnectionError):
                     file.seek(start)
                     while start < end:
                         piece = file.read(min(PIECE, end - start))
