@@ -11,7 +11,7 @@ use crate::clock::now_ms;
 use crate::context::Context;
 use crate::images::{Owner, checked, of_source};
 use crate::random;
-use crate::store::{Begun, BuildRow, ImageQuota};
+use crate::store::{Begun, BuildRow, ImageQuota, StoreError, Terms};
 use axum::Json;
 use axum::extract::State;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ async fn of_dockerfile(
         return Err(ApiError::new(ErrorCode::NotOffered, builder_missing()));
     }
     let row = BuildRow { dockerfile: Some(dockerfile), ..asked(caller, owner, name, tag, &request)? };
-    let (row, visibility) = begin(cx, row).await?;
+    let (row, visibility) = begin(cx, caller, row).await?;
     cx.builds.files.make(&row.id).await?;
     let upload_url = Some(image_upload::url(cx, origin, &row));
     let expires_in = Some(row.upload_by_ms.saturating_sub(now_ms()) / 1000);
@@ -115,7 +115,7 @@ async fn of_source_image(
     let asked = asked(caller, owner, to.name, to.tag, request)?;
     let now = Some(asked.created_at_ms);
     let row = BuildRow { source: Some(source.to_owned()), state: BuildAt::Queued, queued_at_ms: now, ..asked };
-    let (row, visibility) = begin(cx, row).await?;
+    let (row, visibility) = begin(cx, caller, row).await?;
     cx.builds.nudge();
     Ok(accepted(caller, &row, visibility))
 }
@@ -181,17 +181,17 @@ fn asked(caller: &Caller, owner: Owner, name: String, tag: String, request: &Bui
     })
 }
 
-async fn begin(cx: &Context, row: BuildRow) -> Result<(BuildRow, Visibility), ApiError> {
-    // The platform's images are nobody's, so nobody's limit counts them.
-    let quota = match row.owner {
-        Owner::Platform => ImageQuota::default(),
-        _ => ImageQuota { images_max: cx.config.images_per_owner_max, bytes_max: cx.config.image_bytes_per_owner_max },
-    };
-    match cx.store.build_begin(row, random::id('i')?, quota).await? {
+async fn begin(cx: &Context, caller: &Caller, row: BuildRow) -> Result<(BuildRow, Visibility), ApiError> {
+    let terms = terms(cx, caller, &row.owner).await?;
+    match cx.store.build_begin(row, random::id('i')?, terms).await? {
         Begun::New(row, visibility) => Ok((*row, visibility)),
         Begun::TooBusy(max) => {
             let detail = format!("{max} of your builds are not over; wait for some of them");
             Err(ApiError::new(ErrorCode::LimitReached, detail))
+        }
+        Begun::NotHis => {
+            let detail = "only who made this image, or an administrator, may replace it; push under another name";
+            Err(ApiError::new(ErrorCode::Forbidden, detail))
         }
         // Clients know these two by their first words.
         Begun::TooMany(max) => {
@@ -203,6 +203,19 @@ async fn begin(cx: &Context, row: BuildRow) -> Result<(BuildRow, Visibility), Ap
             Err(ApiError::new(ErrorCode::LimitReached, detail))
         }
     }
+}
+
+async fn terms(cx: &Context, caller: &Caller, owner: &Owner) -> Result<Terms, StoreError> {
+    // The platform's images are nobody's, so nobody's limit counts them.
+    let quota = match owner {
+        Owner::Platform => ImageQuota::default(),
+        _ => ImageQuota { images_max: cx.config.images_per_owner_max, bytes_max: cx.config.image_bytes_per_owner_max },
+    };
+    let replaces_others = match owner {
+        Owner::Team(id) => caller.administers(cx, Some(id)).await?,
+        Owner::User(_) | Owner::Platform => true,
+    };
+    Ok(Terms { quota, replaces_others })
 }
 
 /// A path inside of the context.

@@ -1,7 +1,8 @@
 use super::build::insert;
-use super::image::visibility_word;
+use super::image::{SELECT, read, visibility_word};
 use super::row::to_db;
-use super::{BuildRow, Store, StoreError};
+use super::{BuildRow, ImageRow, Store, StoreError};
+use crate::images::Owner;
 use sqlx::{Sqlite, Transaction};
 use warren_proto::http::Visibility;
 
@@ -17,6 +18,15 @@ pub(crate) struct ImageQuota {
     pub(crate) bytes_max: Option<u64>,
 }
 
+/// On what terms somebody asks for a build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// What the owner may have.
+    pub(crate) quota: ImageQuota,
+    /// Whether the asker may replace what others made for this owner.
+    pub(crate) replaces_others: bool,
+}
+
 /// What became of the begin of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Begun {
@@ -28,6 +38,8 @@ pub(crate) enum Begun {
     TooLarge(u64),
     /// The user has as many builds open as he may have.
     TooBusy(u64),
+    /// The tag is somebody else's to replace.
+    NotHis,
 }
 
 impl Store {
@@ -36,10 +48,15 @@ impl Store {
         &self,
         mut build: BuildRow,
         new_image_id: String,
-        quota: ImageQuota,
+        terms: Terms,
     ) -> Result<Begun, StoreError> {
         let mut tx = self.write.begin().await?;
         let owner = build.owner.key();
+        let quota = terms.quota;
+        let known = known(&mut tx, &build).await?;
+        if known.as_ref().is_some_and(|known| !may_replace(known, &build, terms)) {
+            return Ok(Begun::NotHis);
+        }
         if open_of(&mut tx, &build.user_id).await? >= OPEN_PER_USER_MAX {
             return Ok(Begun::TooBusy(OPEN_PER_USER_MAX));
         }
@@ -48,13 +65,10 @@ impl Store {
         {
             return Ok(Begun::TooLarge(max));
         }
-        let select = "SELECT id, visibility FROM images WHERE owner = $1 AND name = $2 AND tag = $3";
-        let known: Option<(String, String)> =
-            sqlx::query_as(select).bind(&owner).bind(&build.name).bind(&build.tag).fetch_optional(&mut *tx).await?;
         let before = match known {
-            Some((id, word)) => {
-                build.image_id = id;
-                super::image::parse_visibility(&word).unwrap_or(Visibility::Private)
+            Some(known) => {
+                build.image_id = known.id;
+                known.visibility
             }
             None => {
                 if let Some(max) = quota.images_max
@@ -78,6 +92,18 @@ impl Store {
         let visibility = build.visibility.unwrap_or(before);
         Ok(Begun::New(Box::new(build), visibility))
     }
+}
+
+/// The tag that the build is for, as it is.
+async fn known(tx: &mut Transaction<'_, Sqlite>, build: &BuildRow) -> Result<Option<ImageRow>, StoreError> {
+    let select = sqlx::AssertSqlSafe(format!("{SELECT} WHERE i.owner = $1 AND i.name = $2 AND i.tag = $3"));
+    let row = sqlx::query(select).bind(build.owner.key()).bind(&build.name).bind(&build.tag);
+    row.fetch_optional(&mut **tx).await?.as_ref().map(read).transpose()
+}
+
+/// As for changes and deletes: what a person made for a team, he may replace; what is the platform's, its creator may not.
+fn may_replace(known: &ImageRow, build: &BuildRow, terms: Terms) -> bool {
+    terms.replaces_others || (known.owner != Owner::Platform && known.creator_id == build.user_id)
 }
 
 async fn insert_image(

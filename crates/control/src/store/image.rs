@@ -26,7 +26,8 @@ pub(crate) struct ImageRow {
 }
 
 /// All columns of a tag, with the size of what it leads to.
-const SELECT: &str = "SELECT i.*, a.size_bytes FROM images i LEFT JOIN image_artifacts a ON a.digest = i.digest";
+pub(super) const SELECT: &str =
+    "SELECT i.*, a.size_bytes FROM images i LEFT JOIN image_artifacts a ON a.digest = i.digest";
 
 impl Store {
     /// One tag.

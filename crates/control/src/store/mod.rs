@@ -45,7 +45,7 @@ mod secret;
 
 pub(crate) use account::{Membership, User};
 pub(crate) use build::{BuildRow, Moved};
-pub(crate) use build_begin::{Begun, ImageQuota};
+pub(crate) use build_begin::{Begun, ImageQuota, Terms};
 pub(crate) use credential::CredentialRow;
 pub(crate) use error::StoreError;
 pub(crate) use image::ImageRow;
