@@ -6,7 +6,7 @@ use super::origin::Origin;
 use super::parsed::Parsed;
 use super::{ApiError, image_upload};
 use crate::auth::Caller;
-use crate::builds::{State as BuildAt, builder_missing, has_image};
+use crate::builds::{self, State as BuildAt, builder_missing, has_image};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::images::{Owner, checked, of_source};
@@ -62,7 +62,7 @@ async fn of_dockerfile(
         return Err(ApiError::new(ErrorCode::NotOffered, builder_missing()));
     }
     let row = BuildRow { dockerfile: Some(dockerfile), ..asked(caller, owner, name, tag, &request)? };
-    let (row, visibility) = begin(cx, caller, row).await?;
+    let (row, visibility) = begin(cx, caller, row, false).await?;
     cx.builds.files.make(&row.id).await?;
     let upload_url = Some(image_upload::url(cx, origin, &row));
     let expires_in = Some(row.upload_by_ms.saturating_sub(now_ms()) / 1000);
@@ -115,7 +115,7 @@ async fn of_source_image(
     let asked = asked(caller, owner, to.name, to.tag, request)?;
     let now = Some(asked.created_at_ms);
     let row = BuildRow { source: Some(source.to_owned()), state: BuildAt::Queued, queued_at_ms: now, ..asked };
-    let (row, visibility) = begin(cx, caller, row).await?;
+    let (row, visibility) = begin(cx, caller, row, to.is_hub).await?;
     cx.builds.nudge();
     Ok(accepted(caller, &row, visibility))
 }
@@ -181,10 +181,18 @@ fn asked(caller: &Caller, owner: Owner, name: String, tag: String, request: &Bui
     })
 }
 
-async fn begin(cx: &Context, caller: &Caller, row: BuildRow) -> Result<(BuildRow, Visibility), ApiError> {
-    let terms = terms(cx, caller, &row.owner).await?;
+async fn begin(
+    cx: &Context,
+    caller: &Caller,
+    row: BuildRow,
+    from_hub: bool,
+) -> Result<(BuildRow, Visibility), ApiError> {
+    let terms = terms(cx, caller, &row.owner, from_hub).await?;
     match cx.store.build_begin(row, random::id('i')?, terms).await? {
-        Begun::New(row, visibility) => Ok((*row, visibility)),
+        Begun::New { build, visibility, cancelled } => {
+            builds::cancelled(cx, &cancelled).await;
+            Ok((*build, visibility))
+        }
         Begun::TooBusy(max) => {
             let detail = format!("{max} of your builds are not over; wait for some of them");
             Err(ApiError::new(ErrorCode::LimitReached, detail))
@@ -205,7 +213,7 @@ async fn begin(cx: &Context, caller: &Caller, row: BuildRow) -> Result<(BuildRow
     }
 }
 
-async fn terms(cx: &Context, caller: &Caller, owner: &Owner) -> Result<Terms, StoreError> {
+async fn terms(cx: &Context, caller: &Caller, owner: &Owner, from_hub: bool) -> Result<Terms, StoreError> {
     // The platform's images are nobody's, so nobody's limit counts them.
     let quota = match owner {
         Owner::Platform => ImageQuota::default(),
@@ -213,9 +221,10 @@ async fn terms(cx: &Context, caller: &Caller, owner: &Owner) -> Result<Terms, St
     };
     let replaces_others = match owner {
         Owner::Team(id) => caller.administers(cx, Some(id)).await?,
-        Owner::User(_) | Owner::Platform => true,
+        Owner::Platform => caller.user.is_admin,
+        Owner::User(_) => true,
     };
-    Ok(Terms { quota, replaces_others })
+    Ok(Terms { quota, replaces_others, from_hub })
 }
 
 /// A path inside of the context.

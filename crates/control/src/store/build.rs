@@ -3,8 +3,8 @@ use super::row::to_db;
 use super::{Store, StoreError};
 use crate::builds::{Event, State};
 use crate::images::Owner;
-use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, Sqlite, Transaction};
 use std::collections::BTreeMap;
 use warren_proto::http::Visibility;
 
@@ -168,6 +168,17 @@ pub(super) async fn insert<'c>(db: impl sqlx::SqliteExecutor<'c>, row: &BuildRow
     .execute(db)
     .await?;
     Ok(())
+}
+
+/// Cancels whatever is being built for a tag; answers the ids.
+pub(super) async fn cancel_all(
+    tx: &mut Transaction<'_, Sqlite>,
+    image_id: &str,
+    now_ms: u64,
+) -> Result<Vec<String>, StoreError> {
+    let cancel = "UPDATE image_builds SET state = 'cancelled', ended_at_ms = $2 \
+                  WHERE image_id = $1 AND ended_at_ms IS NULL RETURNING id";
+    Ok(sqlx::query_scalar(cancel).bind(image_id).bind(to_db(now_ms)).fetch_all(&mut **tx).await?)
 }
 
 fn read(row: &SqliteRow) -> Result<BuildRow, StoreError> {

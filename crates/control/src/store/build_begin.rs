@@ -1,4 +1,4 @@
-use super::build::insert;
+use super::build::{cancel_all, insert};
 use super::image::{SELECT, read, visibility_word};
 use super::row::to_db;
 use super::{BuildRow, ImageRow, Store, StoreError};
@@ -25,13 +25,21 @@ pub(crate) struct Terms {
     pub(crate) quota: ImageQuota,
     /// Whether the asker may replace what others made for this owner.
     pub(crate) replaces_others: bool,
+    /// Whether it makes Docker Hub's image the platform's, under its own name.
+    pub(crate) from_hub: bool,
 }
 
 /// What became of the begin of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Begun {
-    /// It is in the store; its tag is, or becomes, this.
-    New(Box<BuildRow>, Visibility),
+    /// It is in the store.
+    New {
+        build: Box<BuildRow>,
+        /// What its tag is, or becomes.
+        visibility: Visibility,
+        /// Builds of Docker Hub's image that would have gone over what an administrator makes now.
+        cancelled: Vec<String>,
+    },
     /// The owner has as many tags as he may have.
     TooMany(u64),
     /// The owner's images take as much room as they may take, bytes.
@@ -65,8 +73,12 @@ impl Store {
         {
             return Ok(Begun::TooLarge(max));
         }
+        let mut cancelled = Vec::new();
         let before = match known {
             Some(known) => {
+                if known.from_hub && !terms.from_hub {
+                    cancelled = cancel_all(&mut tx, &known.id, build.created_at_ms).await?;
+                }
                 build.image_id = known.id;
                 known.visibility
             }
@@ -78,19 +90,20 @@ impl Store {
                 }
                 build.image_id = new_image_id;
                 let visibility = build.visibility.unwrap_or(Visibility::Private);
-                insert_image(&mut tx, &build, visibility).await?;
+                insert_image(&mut tx, &build, visibility, terms.from_hub).await?;
                 visibility
             }
         };
         insert(&mut *tx, &build).await?;
-        sqlx::query("UPDATE images SET last_build_id = $1 WHERE id = $2")
+        sqlx::query("UPDATE images SET last_build_id = $1, from_hub = from_hub AND $3 WHERE id = $2")
             .bind(&build.id)
             .bind(&build.image_id)
+            .bind(terms.from_hub)
             .execute(&mut *tx)
             .await?;
         tx.commit().await?;
         let visibility = build.visibility.unwrap_or(before);
-        Ok(Begun::New(Box::new(build), visibility))
+        Ok(Begun::New { build: Box::new(build), visibility, cancelled })
     }
 }
 
@@ -101,19 +114,24 @@ async fn known(tx: &mut Transaction<'_, Sqlite>, build: &BuildRow) -> Result<Opt
     row.fetch_optional(&mut **tx).await?.as_ref().map(read).transpose()
 }
 
-/// As for changes and deletes: what a person made for a team, he may replace; what is the platform's, its creator may not.
+/// As for changes and deletes: what a person made for a team, he may replace; of the platform's, only what Docker Hub says.
 fn may_replace(known: &ImageRow, build: &BuildRow, terms: Terms) -> bool {
-    terms.replaces_others || (known.owner != Owner::Platform && known.creator_id == build.user_id)
+    let is_his = match known.owner {
+        Owner::Platform => known.from_hub && terms.from_hub,
+        Owner::User(_) | Owner::Team(_) => known.creator_id == build.user_id,
+    };
+    terms.replaces_others || is_his
 }
 
 async fn insert_image(
     tx: &mut Transaction<'_, Sqlite>,
     build: &BuildRow,
     visibility: Visibility,
+    from_hub: bool,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO images (id, owner, name, tag, visibility, creator_id, created_at_ms) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO images (id, owner, name, tag, visibility, creator_id, created_at_ms, from_hub) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
     )
     .bind(&build.image_id)
     .bind(build.owner.key())
@@ -122,6 +140,7 @@ async fn insert_image(
     .bind(visibility_word(visibility))
     .bind(&build.user_id)
     .bind(to_db(build.created_at_ms))
+    .bind(from_hub)
     .execute(&mut **tx)
     .await?;
     Ok(())

@@ -3,6 +3,7 @@
 use crate::server::{Server, text, until};
 use http::Method;
 use serde_json::{Value, json};
+use warren_control::{BuildRoom, Config};
 use warren_testkit::node::SimNode;
 
 const BUILD: &str = "/api/v1/images/build";
@@ -38,4 +39,45 @@ async fn an_image_of_a_team_is_replaced_by_who_made_it_or_an_administrator() {
     }
     let list = server.call_as(&keys[1], Method::GET, &format!("/api/v1/images?teamId={team}"), Value::Null).await.ok();
     assert_eq!((&list["totalCount"], &list["data"][0]["visibility"]), (&json!(1), &json!("PRIVATE")));
+}
+
+#[tokio::test]
+async fn docker_hub_does_not_replace_what_an_administrator_put_there() {
+    let server = Server::start(SimNode::default()).await;
+    let (_, key) = server.user("other").await;
+    let hub = json!({"source_image": "base:1"});
+    let ours =
+        json!({"source_image": "ghcr.io/o/base:1", "owner_scope": "platform", "image_name": "base", "image_tag": "1"});
+    server.node.set_digest("base:1", "sha256:1");
+    for _ in 0..2 {
+        assert_eq!(push(&server, &key, hub.clone()).await["status"], "COMPLETED", "anyone may push it again");
+    }
+    assert_eq!(push(&server, &server.key, ours).await["status"], "COMPLETED");
+    let again = || server.call_as(&key, Method::POST, BUILD, hub.clone());
+    assert_eq!(again().await.refusal(), (403, "forbidden"));
+    assert_eq!(server.create(json!({"docker_image": "base:1"})).await["imageDigest"], "sha256:5151");
+    assert_eq!(push(&server, &server.key, hub.clone()).await["digest"], "sha256:1", "an administrator may");
+    assert_eq!(again().await.refusal(), (403, "forbidden"), "and it stays his");
+
+    // So is what was promoted.
+    push(&server, &server.key, json!({"source_image": "ghcr.io/o/tool:1"})).await;
+    let promote = json!([{"source": {"reference": "prime/owner/tool:1"}, "set": {"owner": {"type": "platform"}}}]);
+    let body = json!({"mode": "explicit", "updates": promote});
+    assert_eq!(server.call(Method::PATCH, "/api/v1/images", body).await.ok()["success"], true);
+    let refused = server.call_as(&key, Method::POST, BUILD, json!({"source_image": "tool:1"})).await;
+    assert_eq!(refused.refusal(), (403, "forbidden"));
+}
+
+#[tokio::test]
+async fn what_docker_hub_still_gives_does_not_go_over_an_administrators_build() {
+    let at_once = BuildRoom { total: 0, per_owner: 0 };
+    let server = Server::with(SimNode::default(), Config { builds_at_once: at_once, ..Config::default() }).await;
+    server.post("/api/v1/images/import", json!({"path": server.dir.path(), "name": "warren/builder:1"})).await.ok();
+    let (_, key) = server.user("other").await;
+    let hub = server.call_as(&key, Method::POST, BUILD, json!({"source_image": "base:1"})).await.ok();
+    let dockerfile = json!({"image_name": "base", "image_tag": "1", "owner_scope": "platform"});
+    server.post(BUILD, dockerfile).await.ok();
+    let state =
+        server.call_as(&key, Method::GET, &format!("{BUILD}/{}", text(&hub["build_id"])), Value::Null).await.ok();
+    assert_eq!(state["status"], "CANCELLED");
 }
