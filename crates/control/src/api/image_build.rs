@@ -201,30 +201,25 @@ async fn begin(
             let detail = "only who made this image, or an administrator, may replace it; push under another name";
             Err(ApiError::new(ErrorCode::Forbidden, detail))
         }
-        // Clients know these two by their first words.
-        Begun::TooMany(max) => {
-            let detail = format!("image limit exceeded: this owner may have {max} images; delete some");
-            Err(ApiError::new(ErrorCode::LimitReached, detail))
-        }
-        Begun::TooLarge(max) => {
-            let detail = format!("image storage limit exceeded: this owner may have {max} bytes; delete images");
-            Err(ApiError::new(ErrorCode::LimitReached, detail))
-        }
+        Begun::Full(full) => Err(ApiError::new(ErrorCode::LimitReached, full.to_string())),
     }
 }
 
+/// What an owner may have when this caller gives him an image. What administrators make for the platform is nobody's.
+pub(super) fn quota(cx: &Context, caller: &Caller, owner: &Owner) -> ImageQuota {
+    if *owner == Owner::Platform && caller.user.is_admin {
+        return ImageQuota::default();
+    }
+    ImageQuota { images_max: cx.config.images_per_owner_max, bytes_max: cx.config.image_bytes_per_owner_max }
+}
+
 async fn terms(cx: &Context, caller: &Caller, owner: &Owner, from_hub: bool) -> Result<Terms, StoreError> {
-    // The platform's images are nobody's, so nobody's limit counts them.
-    let quota = match owner {
-        Owner::Platform => ImageQuota::default(),
-        _ => ImageQuota { images_max: cx.config.images_per_owner_max, bytes_max: cx.config.image_bytes_per_owner_max },
-    };
     let replaces_others = match owner {
         Owner::Team(id) => caller.administers(cx, Some(id)).await?,
         Owner::Platform => caller.user.is_admin,
         Owner::User(_) => true,
     };
-    Ok(Terms { quota, replaces_others, from_hub })
+    Ok(Terms { quota: quota(cx, caller, owner), replaces_others, from_hub })
 }
 
 /// A path inside of the context.

@@ -1,22 +1,13 @@
 use super::build::{cancel_all, insert};
 use super::image::{SELECT, read, visibility_word};
 use super::row::to_db;
-use super::{BuildRow, ImageRow, Store, StoreError};
+use super::{BuildRow, Full, ImageQuota, ImageRow, Store, StoreError};
 use crate::images::Owner;
 use sqlx::{Sqlite, Transaction};
 use warren_proto::http::Visibility;
 
 /// Builds of one user that are not over.
 const OPEN_PER_USER_MAX: u64 = 256;
-
-/// What an owner may have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ImageQuota {
-    /// Tags.
-    pub(crate) images_max: Option<u64>,
-    /// Bytes of what they lead to.
-    pub(crate) bytes_max: Option<u64>,
-}
 
 /// On what terms somebody asks for a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,10 +31,8 @@ pub(crate) enum Begun {
         /// Builds of Docker Hub's image that would have gone over what an administrator makes now.
         cancelled: Vec<String>,
     },
-    /// The owner has as many tags as he may have.
-    TooMany(u64),
-    /// The owner's images take as much room as they may take, bytes.
-    TooLarge(u64),
+    /// The owner has as much as he may have.
+    Full(Full),
     /// The user has as many builds open as he may have.
     TooBusy(u64),
     /// The tag is somebody else's to replace.
@@ -59,8 +48,6 @@ impl Store {
         terms: Terms,
     ) -> Result<Begun, StoreError> {
         let mut tx = self.write.begin().await?;
-        let owner = build.owner.key();
-        let quota = terms.quota;
         let known = known(&mut tx, &build).await?;
         if known.as_ref().is_some_and(|known| !may_replace(known, &build, terms)) {
             return Ok(Begun::NotHis);
@@ -68,10 +55,8 @@ impl Store {
         if open_of(&mut tx, &build.user_id).await? >= OPEN_PER_USER_MAX {
             return Ok(Begun::TooBusy(OPEN_PER_USER_MAX));
         }
-        if let Some(max) = quota.bytes_max
-            && bytes_of(&mut tx, &owner).await? >= max
-        {
-            return Ok(Begun::TooLarge(max));
+        if let Some(full) = terms.quota.full(&mut tx, &build.owner, &build.user_id, known.is_none()).await? {
+            return Ok(Begun::Full(full));
         }
         let mut cancelled = Vec::new();
         let before = match known {
@@ -83,11 +68,6 @@ impl Store {
                 known.visibility
             }
             None => {
-                if let Some(max) = quota.images_max
-                    && count_of(&mut tx, &owner).await? >= max
-                {
-                    return Ok(Begun::TooMany(max));
-                }
                 build.image_id = new_image_id;
                 let visibility = build.visibility.unwrap_or(Visibility::Private);
                 insert_image(&mut tx, &build, visibility, terms.from_hub).await?;
@@ -146,19 +126,7 @@ async fn insert_image(
     Ok(())
 }
 
-async fn count_of(tx: &mut Transaction<'_, Sqlite>, owner: &str) -> Result<u64, StoreError> {
-    let select = sqlx::query_scalar("SELECT COUNT(*) FROM images WHERE owner = $1").bind(owner);
-    Ok(select.fetch_one(&mut **tx).await.map(i64::unsigned_abs)?)
-}
-
 async fn open_of(tx: &mut Transaction<'_, Sqlite>, user_id: &str) -> Result<u64, StoreError> {
     let select = "SELECT COUNT(*) FROM image_builds WHERE user_id = $1 AND ended_at_ms IS NULL";
     Ok(sqlx::query_scalar(select).bind(user_id).fetch_one(&mut **tx).await.map(i64::unsigned_abs)?)
-}
-
-/// Each artifact once, however many tags lead to it.
-async fn bytes_of(tx: &mut Transaction<'_, Sqlite>, owner: &str) -> Result<u64, StoreError> {
-    let select = "SELECT CAST(COALESCE(SUM(size_bytes), 0) AS BIGINT) FROM image_artifacts \
-                  WHERE digest IN (SELECT digest FROM images WHERE owner = $1)";
-    Ok(sqlx::query_scalar(select).bind(owner).fetch_one(&mut **tx).await.map(i64::unsigned_abs)?)
 }

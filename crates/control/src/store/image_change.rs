@@ -1,6 +1,6 @@
 use super::image::{read, visibility_word};
-use super::{ImageRow, Store, StoreError};
-use crate::images::Standing;
+use super::{Full, ImageQuota, ImageRow, Store, StoreError};
+use crate::images::{Owner, Standing};
 use sqlx::{Sqlite, Transaction};
 
 /// Changes of tags that are all done or none: what one did, the next sees.
@@ -28,6 +28,16 @@ impl ImageChanges {
     pub(crate) async fn is_building(&mut self, id: &str) -> Result<bool, StoreError> {
         let select = "SELECT 1 FROM image_builds WHERE image_id = $1 AND ended_at_ms IS NULL LIMIT 1";
         Ok(sqlx::query(select).bind(id).fetch_optional(&mut *self.tx).await?.is_some())
+    }
+
+    /// What `owner` has enough of to get no tag of another.
+    pub(crate) async fn full(
+        &mut self,
+        owner: &Owner,
+        user_id: &str,
+        quota: ImageQuota,
+    ) -> Result<Option<Full>, StoreError> {
+        quota.full(&mut self.tx, owner, user_id, true).await
     }
 
     /// Moves a tag and says who may use it, on the word of who may: it is not just Docker Hub's any more. [`StoreError::Taken`] if its new place is not free.

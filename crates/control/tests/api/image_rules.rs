@@ -81,3 +81,30 @@ async fn what_docker_hub_still_gives_does_not_go_over_an_administrators_build() 
         server.call_as(&key, Method::GET, &format!("{BUILD}/{}", text(&hub["build_id"])), Value::Null).await.ok();
     assert_eq!(state["status"], "CANCELLED");
 }
+
+#[tokio::test]
+async fn what_comes_from_docker_hub_and_what_is_moved_counts_too() {
+    let config = Config { images_per_owner_max: Some(1), ..Config::default() };
+    let server = Server::with(SimNode::default(), config).await;
+    let (_, key) = server.user("other").await;
+    for _ in 0..2 {
+        push(&server, &key, json!({"source_image": "base:1"})).await;
+    }
+    let more = server.call_as(&key, Method::POST, BUILD, json!({"source_image": "base:2"})).await;
+    assert_eq!(more.refusal(), (429, "limit_reached"));
+    for tag in ["base:2", "base:3"] {
+        push(&server, &server.key, json!({"source_image": tag})).await;
+    }
+
+    let team = text(&server.post("/api/v1/admin/teams", json!({"slug": "lab"})).await.ok()["teamId"]);
+    let mut outcomes = Vec::new();
+    for name in ["a", "b"] {
+        push(&server, &server.key, json!({"source_image": format!("ghcr.io/o/{name}:1")})).await;
+        let set = json!({"owner": {"type": "team", "teamId": team}});
+        let updates = json!([{"source": {"reference": format!("prime/owner/{name}:1")}, "set": set}]);
+        let body = json!({"mode": "explicit", "updates": updates});
+        let answer = server.call(Method::PATCH, "/api/v1/images", body).await.ok();
+        outcomes.push(text(&answer["results"][0]["error"].get("code").cloned().unwrap_or(json!("done"))));
+    }
+    assert_eq!(outcomes, ["done", "limit_reached"]);
+}
