@@ -64,6 +64,10 @@ pub(super) async fn create(
 
 /// Inserts the sandbox with what its image leads to now.
 async fn insert(cx: &Context, caller: &Caller, image: &str, new: &mut NewSandbox) -> Result<Inserted, ApiError> {
+    // A repeated request is the sandbox of the first, wherever its image leads now.
+    if let Some(before) = cx.store.idempotency_before(new).await? {
+        return Ok(before);
+    }
     // What it leads to is not let go before the row is there, which needs it.
     let _turn = cx.builds.pins.read().await;
     if let Some(pinned) = images::resolve(cx, caller, image).await? {

@@ -108,3 +108,15 @@ async fn what_comes_from_docker_hub_and_what_is_moved_counts_too() {
     }
     assert_eq!(outcomes, ["done", "limit_reached"]);
 }
+
+#[tokio::test]
+async fn a_repeated_create_is_the_first_sandbox_though_its_tag_is_gone() {
+    let server = Server::start(SimNode::default()).await;
+    push(&server, &server.key, json!({"source_image": "ghcr.io/o/app:v1"})).await;
+    let body = json!({"docker_image": "prime/owner/app:v1", "idempotency_key": "once"});
+    let first = server.create(body.clone()).await;
+    server.call(Method::DELETE, "/api/v1/images/app/v1", Value::Null).await.ok();
+    assert_eq!(server.create(body).await["id"], first["id"]);
+    let other = json!({"name": "other", "docker_image": "prime/owner/app:v1", "idempotency_key": "once"});
+    assert_eq!(server.post("/api/v1/sandbox", other).await.refusal(), (409, "idempotency_conflict"));
+}
