@@ -1,8 +1,12 @@
 //! Who may replace, count and see which images.
 
 use crate::server::{Server, text, until};
-use http::Method;
+use axum::body::Body;
+use futures_util::{StreamExt, stream};
+use http::{Method, Request};
 use serde_json::{Value, json};
+use std::io;
+use tokio::sync::oneshot;
 use warren_control::{BuildRoom, Config};
 use warren_testkit::node::SimNode;
 
@@ -119,4 +123,31 @@ async fn a_repeated_create_is_the_first_sandbox_though_its_tag_is_gone() {
     assert_eq!(server.create(body).await["id"], first["id"]);
     let other = json!({"name": "other", "docker_image": "prime/owner/app:v1", "idempotency_key": "once"});
     assert_eq!(server.post("/api/v1/sandbox", other).await.refusal(), (409, "idempotency_conflict"));
+}
+
+#[tokio::test]
+async fn a_cancel_amid_an_upload_is_a_conflict_and_leaves_nothing() {
+    let server = Server::start(SimNode::default()).await;
+    server.post("/api/v1/images/import", json!({"path": server.dir.path(), "name": "warren/builder:1"})).await.ok();
+    let asked = server.post(BUILD, json!({"image_name": "app"})).await.ok();
+    let (id, url) = (text(&asked["build_id"]), text(&asked["upload_url"]));
+    let (go_on, rest) = oneshot::channel::<()>();
+    let first = stream::iter([Ok::<_, io::Error>("first")]);
+    let parts = first.chain(stream::once(async {
+        rest.await.map_err(io::Error::other)?;
+        Ok("rest")
+    }));
+    let path = url.strip_prefix("http://warren.test:8080").unwrap();
+    let request = Request::put(path).header("host", "warren.test:8080").body(Body::from_stream(parts)).unwrap();
+    let folder = server.dir.path().join("builds").join(&id);
+    let cancel = async {
+        until("the first part is there", || async { folder.join("context.part").exists().then_some(()) }).await;
+        server.post(&format!("{BUILD}/{id}/cancel"), json!({})).await.ok();
+        go_on.send(()).unwrap();
+    };
+    let (answer, ()) = tokio::join!(server.send(request), cancel);
+    assert_eq!(answer.refusal(), (409, "conflict"));
+    for file in ["context.part", "context.tar.gz"] {
+        assert!(!folder.join(file).exists(), "{file}");
+    }
 }
