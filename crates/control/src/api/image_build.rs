@@ -108,6 +108,10 @@ async fn of_source_image(
 ) -> Result<BuildAccepted, ApiError> {
     let bad = |problem: String| ApiError::new(ErrorCode::ImageBadReference, problem);
     let mut to = of_source(source, request.owner_scope.is_some()).map_err(bad)?;
+    if to.is_hub && to.is_fixed && !caller.user.is_admin {
+        let msg = "a tag of Docker Hub leads where Docker Hub says: leave out the tag or the digest";
+        return Err(FieldError::body("source_image", msg).into());
+    }
     let owner = if to.is_hub { hub_owner(request)? } else { owner(cx, caller, request).await? };
     if let Some(name) = &request.image_name {
         (to.name, to.tag) = (name.clone(), request.image_tag.clone().unwrap_or_else(|| TAG_DEFAULT.to_owned()));
@@ -115,7 +119,7 @@ async fn of_source_image(
     let asked = asked(caller, owner, to.name, to.tag, request)?;
     let now = Some(asked.created_at_ms);
     let row = BuildRow { source: Some(source.to_owned()), state: BuildAt::Queued, queued_at_ms: now, ..asked };
-    let (row, visibility) = begin(cx, caller, row, to.is_hub).await?;
+    let (row, visibility) = begin(cx, caller, row, to.is_hub && !to.is_fixed).await?;
     cx.builds.nudge();
     Ok(accepted(caller, &row, visibility))
 }

@@ -56,6 +56,9 @@ async fn docker_hub_does_not_replace_what_an_administrator_put_there() {
     for _ in 0..2 {
         assert_eq!(push(&server, &key, hub.clone()).await["status"], "COMPLETED", "anyone may push it again");
     }
+    let fixed = json!({"source_image": format!("base:1@sha256:{}", "0".repeat(64))});
+    let elsewhere = server.call_as(&key, Method::POST, BUILD, fixed).await;
+    assert_eq!(elsewhere.refusal(), (422, "invalid_request"), "a tag leads where Docker Hub says");
     assert_eq!(push(&server, &server.key, ours).await["status"], "COMPLETED");
     let again = || server.call_as(&key, Method::POST, BUILD, hub.clone());
     assert_eq!(again().await.refusal(), (403, "forbidden"));
