@@ -8,6 +8,7 @@ CREATE TABLE image_artifacts (
 );
 
 -- A tag. owner: 'user:ID', 'team:ID' or 'platform'. digest: NULL until its first build has ended well.
+-- from_hub: whether it is Docker Hub's under its own name, which anyone may fetch anew; FALSE once an administrator put something else there.
 CREATE TABLE images (
     id            TEXT PRIMARY KEY,
     owner         TEXT NOT NULL,
@@ -17,6 +18,7 @@ CREATE TABLE images (
     digest        TEXT REFERENCES image_artifacts (digest),
     creator_id    TEXT NOT NULL REFERENCES users (id),
     last_build_id TEXT,
+    from_hub      BOOLEAN NOT NULL,
     created_at_ms BIGINT NOT NULL,
     pushed_at_ms  BIGINT,
     UNIQUE (owner, name, tag)

@@ -23,7 +23,7 @@ const SHUTDOWN_SECS_MAX: u64 = 30;
 
 /// The control plane. Must live inside a tokio runtime.
 pub struct App {
-    context: Arc<Context>,
+    pub(crate) context: Arc<Context>,
     owner_key: String,
 }
 

@@ -40,12 +40,9 @@ pub(super) async fn create(
     if let Some(team_id) = &request.team_id {
         caller.in_team(&cx, team_id).await?;
     }
-    let pinned = images::resolve(&cx, &caller, &spec.image).await?;
+    let image = spec.image.clone();
     let mut new = new_sandbox(&cx, &caller, request, spec)?;
-    if let Some(pinned) = pinned {
-        (new.row.node_image, new.row.image_digest) = (Some(pinned.name), Some(pinned.digest));
-    }
-    let id = match cx.store.sandbox_insert(&new).await? {
+    let id = match insert(&cx, &caller, &image, &mut new).await? {
         Inserted::New => new.row.id.clone(),
         Inserted::Before(id) => id,
         Inserted::OtherRequest => {
@@ -63,6 +60,20 @@ pub(super) async fn create(
     let row = hold(&cx, &waiter, &id, deadline).await?;
     let gateway_auth = Some(grant(&cx, &caller, &origin, &id));
     Ok(Json(Created { sandbox: show::sandbox(row), gateway_auth }))
+}
+
+/// Inserts the sandbox with what its image leads to now.
+async fn insert(cx: &Context, caller: &Caller, image: &str, new: &mut NewSandbox) -> Result<Inserted, ApiError> {
+    // A repeated request is the sandbox of the first, wherever its image leads now.
+    if let Some(before) = cx.store.idempotency_before(new).await? {
+        return Ok(before);
+    }
+    // What it leads to is not let go before the row is there, which needs it.
+    let _turn = cx.builds.pins.read().await;
+    if let Some(pinned) = images::resolve(cx, caller, image).await? {
+        (new.row.node_image, new.row.image_digest) = (Some(pinned.name), Some(pinned.digest));
+    }
+    Ok(cx.store.sandbox_insert(new).await?)
 }
 
 /// The first attempt runs inline, for latency; the reconciler is the safety net, and keeps the order while the node is full.

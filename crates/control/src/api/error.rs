@@ -41,6 +41,11 @@ impl ApiError {
         matches!(self.code.status(), 429 | 503)
     }
 
+    /// Its code.
+    pub(super) fn code(&self) -> ErrorCode {
+        self.code
+    }
+
     /// The detail as one text.
     pub(super) fn text(&self) -> String {
         match &self.detail {

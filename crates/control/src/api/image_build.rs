@@ -6,12 +6,12 @@ use super::origin::Origin;
 use super::parsed::Parsed;
 use super::{ApiError, image_upload};
 use crate::auth::Caller;
-use crate::builds::{State as BuildAt, builder_missing, has_image};
+use crate::builds::{self, State as BuildAt, builder_missing, has_image};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::images::{Owner, checked, of_source};
 use crate::random;
-use crate::store::{Begun, BuildRow, ImageQuota};
+use crate::store::{Begun, BuildRow, ImageQuota, StoreError, Terms};
 use axum::Json;
 use axum::extract::State;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ async fn of_dockerfile(
         return Err(ApiError::new(ErrorCode::NotOffered, builder_missing()));
     }
     let row = BuildRow { dockerfile: Some(dockerfile), ..asked(caller, owner, name, tag, &request)? };
-    let (row, visibility) = begin(cx, row).await?;
+    let (row, visibility) = begin(cx, caller, row, false).await?;
     cx.builds.files.make(&row.id).await?;
     let upload_url = Some(image_upload::url(cx, origin, &row));
     let expires_in = Some(row.upload_by_ms.saturating_sub(now_ms()) / 1000);
@@ -108,6 +108,10 @@ async fn of_source_image(
 ) -> Result<BuildAccepted, ApiError> {
     let bad = |problem: String| ApiError::new(ErrorCode::ImageBadReference, problem);
     let mut to = of_source(source, request.owner_scope.is_some()).map_err(bad)?;
+    if to.is_hub && to.is_fixed && !caller.user.is_admin {
+        let msg = "a tag of Docker Hub leads where Docker Hub says: leave out the tag or the digest";
+        return Err(FieldError::body("source_image", msg).into());
+    }
     let owner = if to.is_hub { hub_owner(request)? } else { owner(cx, caller, request).await? };
     if let Some(name) = &request.image_name {
         (to.name, to.tag) = (name.clone(), request.image_tag.clone().unwrap_or_else(|| TAG_DEFAULT.to_owned()));
@@ -115,7 +119,7 @@ async fn of_source_image(
     let asked = asked(caller, owner, to.name, to.tag, request)?;
     let now = Some(asked.created_at_ms);
     let row = BuildRow { source: Some(source.to_owned()), state: BuildAt::Queued, queued_at_ms: now, ..asked };
-    let (row, visibility) = begin(cx, row).await?;
+    let (row, visibility) = begin(cx, caller, row, to.is_hub && !to.is_fixed).await?;
     cx.builds.nudge();
     Ok(accepted(caller, &row, visibility))
 }
@@ -181,28 +185,45 @@ fn asked(caller: &Caller, owner: Owner, name: String, tag: String, request: &Bui
     })
 }
 
-async fn begin(cx: &Context, row: BuildRow) -> Result<(BuildRow, Visibility), ApiError> {
-    // The platform's images are nobody's, so nobody's limit counts them.
-    let quota = match row.owner {
-        Owner::Platform => ImageQuota::default(),
-        _ => ImageQuota { images_max: cx.config.images_per_owner_max, bytes_max: cx.config.image_bytes_per_owner_max },
-    };
-    match cx.store.build_begin(row, random::id('i')?, quota).await? {
-        Begun::New(row, visibility) => Ok((*row, visibility)),
+async fn begin(
+    cx: &Context,
+    caller: &Caller,
+    row: BuildRow,
+    from_hub: bool,
+) -> Result<(BuildRow, Visibility), ApiError> {
+    let terms = terms(cx, caller, &row.owner, from_hub).await?;
+    match cx.store.build_begin(row, random::id('i')?, terms).await? {
+        Begun::New { build, visibility, cancelled } => {
+            builds::cancelled(cx, &cancelled).await;
+            Ok((*build, visibility))
+        }
         Begun::TooBusy(max) => {
             let detail = format!("{max} of your builds are not over; wait for some of them");
             Err(ApiError::new(ErrorCode::LimitReached, detail))
         }
-        // Clients know these two by their first words.
-        Begun::TooMany(max) => {
-            let detail = format!("image limit exceeded: this owner may have {max} images; delete some");
-            Err(ApiError::new(ErrorCode::LimitReached, detail))
+        Begun::NotHis => {
+            let detail = "only who made this image, or an administrator, may replace it; push under another name";
+            Err(ApiError::new(ErrorCode::Forbidden, detail))
         }
-        Begun::TooLarge(max) => {
-            let detail = format!("image storage limit exceeded: this owner may have {max} bytes; delete images");
-            Err(ApiError::new(ErrorCode::LimitReached, detail))
-        }
+        Begun::Full(full) => Err(ApiError::new(ErrorCode::LimitReached, full.to_string())),
     }
+}
+
+/// What an owner may have when this caller gives him an image. What administrators make for the platform is nobody's.
+pub(super) fn quota(cx: &Context, caller: &Caller, owner: &Owner) -> ImageQuota {
+    if *owner == Owner::Platform && caller.user.is_admin {
+        return ImageQuota::default();
+    }
+    ImageQuota { images_max: cx.config.images_per_owner_max, bytes_max: cx.config.image_bytes_per_owner_max }
+}
+
+async fn terms(cx: &Context, caller: &Caller, owner: &Owner, from_hub: bool) -> Result<Terms, StoreError> {
+    let replaces_others = match owner {
+        Owner::Team(id) => caller.administers(cx, Some(id)).await?,
+        Owner::Platform => caller.user.is_admin,
+        Owner::User(_) => true,
+    };
+    Ok(Terms { quota: quota(cx, caller, owner), replaces_others, from_hub })
 }
 
 /// A path inside of the context.

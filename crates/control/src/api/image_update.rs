@@ -1,6 +1,7 @@
 //! `PATCH /images`: moves, renames and publishes tags. What they lead to stays where it is.
 
 use super::ApiError;
+use super::image_build::quota;
 use super::parsed::Parsed;
 use crate::auth::Caller;
 use crate::context::Context;
@@ -137,6 +138,11 @@ async fn one(
     if is_moved && changes.is_building(&row.id).await? {
         let message = format!("{}: a build of it is under way; wait for it or cancel it", shown());
         return Ok(Err(Refusal::new("build_in_progress", message)));
+    }
+    if before.owner != after.owner
+        && let Some(full) = changes.full(&after.owner, &caller.user.id, quota(cx, caller, &after.owner)).await?
+    {
+        return Ok(Err(Refusal::new("limit_reached", full.to_string())));
     }
     match changes.put(&row.id, &after).await {
         Ok(()) => Ok(Ok((before, after))),

@@ -64,11 +64,12 @@ pub(super) async fn context(
     let taken = timeout(limit, take(&cx, &id, request.into_body())).await.map_err(slow).flatten();
     let event = if taken.is_ok() { Event::UploadDone } else { Event::UploadBroke };
     let moved = cx.store.build_move(&id, event, now_ms(), |_| {}).await?;
-    let size = taken?;
-    match moved {
-        Moved::To(_) => Ok(Json(ContextTaken { size })),
-        _ => Err(ApiError::new(ErrorCode::Conflict, "the build was ended while its context came")),
+    if !matches!(moved, Moved::To(_)) {
+        // Whoever ended it may have cleared up before the last of it came.
+        cx.builds.files.settle(&id).await?;
+        return Err(ApiError::new(ErrorCode::Conflict, "the build was ended while its context came"));
     }
+    Ok(Json(ContextTaken { size: taken? }))
 }
 
 /// Writes the body to disk, piece by piece.

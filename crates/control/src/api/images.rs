@@ -101,13 +101,15 @@ pub(super) async fn gc(
     Ok(Json(cx.node.collect_images(request.keep_bytes, request.dry_run).await?.into()))
 }
 
-/// Pulls and conversions under way.
+/// Pulls and conversions under way. Those under names of the server's own are shown to administrators only.
 #[utoipa::path(
     get, path = "/images/builds", operation_id = "image_builds", tag = "images",
     responses((status = 200, body = ImageBuilds), (status = "default", body = ErrorBody))
 )]
-pub(super) async fn builds(State(cx): State<Arc<Context>>, _: Caller) -> Json<ImageBuilds> {
-    Json(ImageBuilds { builds: cx.node.image_builds().await.into_iter().map(Into::into).collect() })
+pub(super) async fn builds(State(cx): State<Arc<Context>>, caller: Caller) -> Json<ImageBuilds> {
+    let mut builds = cx.node.image_builds().await;
+    builds.retain(|build| caller.user.is_admin || !is_reserved(&build.reference));
+    Json(ImageBuilds { builds: builds.into_iter().map(Into::into).collect() })
 }
 
 fn reference(field: &str, text: String) -> Result<String, ApiError> {

@@ -7,6 +7,7 @@ use crate::auth::{Caller, scope_of};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::credential::{image_access, opened};
+use crate::images;
 use crate::random;
 use crate::store::CredentialRow;
 use axum::Json;
@@ -18,7 +19,6 @@ use warren_proto::http::{
     CheckDockerImage, CheckImage, DockerImageCheck, ErrorBody, ErrorCode, FieldError, ImageCheck,
     NewRegistryCredential, RegistryCredential, RegistryCredentials, Timestamp,
 };
-use warren_proto::node::ImageError;
 
 /// Longest user name, bytes.
 const USERNAME_LEN_MAX: usize = 256;
@@ -105,7 +105,7 @@ pub(super) async fn check_image(
     let team_id = request.team_id.as_deref();
     caller.scope(&cx, team_id).await?;
     let access = image_access(&cx, &caller.user.id, team_id, &request.reference).await?;
-    Ok(Json(check(&cx, &request.reference, &access).await))
+    Ok(Json(check(&cx, &caller, &request.reference, &access).await?))
 }
 
 /// Saved logins of the caller and of his teams, for older clients.
@@ -146,24 +146,29 @@ pub(super) async fn check_docker_image(
             opened(&cx, row)
         }
     };
-    let ImageCheck { accessible, details, .. } = check(&cx, &request.image, &access).await;
+    let ImageCheck { accessible, details, .. } = check(&cx, &caller, &request.image, &access).await?;
     Ok(Json(DockerImageCheck { accessible, details }))
 }
 
-async fn check(cx: &Context, reference: &str, access: &ImageAccess) -> ImageCheck {
-    let refused = |error: ImageError| ImageCheck {
+/// An owned image or one of the platform is what it leads to for this caller; of all others the node asks the registry.
+async fn check(cx: &Context, caller: &Caller, reference: &str, access: &ImageAccess) -> Result<ImageCheck, ApiError> {
+    let refused = |code: ErrorCode, details: String| ImageCheck {
         accessible: false,
         digest: None,
-        code: Some(ErrorCode::of_image_error(error.code).as_str().to_owned()),
-        details: error.to_string(),
+        code: Some(code.as_str().to_owned()),
+        details,
     };
-    let found = cx.node.check_image(reference, access).await.map(|digest| ImageCheck {
-        accessible: true,
-        details: format!("{reference} is {digest}"),
-        digest: Some(digest),
-        code: None,
-    });
-    found.unwrap_or_else(refused)
+    let digest = match images::resolve(cx, caller, reference).await {
+        Ok(Some(pinned)) => pinned.digest,
+        Ok(None) => match cx.node.check_image(reference, access).await {
+            Ok(digest) => digest,
+            Err(error) => return Ok(refused(ErrorCode::of_image_error(error.code), error.to_string())),
+        },
+        Err(error) if error.is_refusal() => return Ok(refused(error.code(), error.text())),
+        Err(error) => return Err(error),
+    };
+    let details = format!("{reference} is {digest}");
+    Ok(ImageCheck { accessible: true, details, digest: Some(digest), code: None })
 }
 
 async fn all(cx: &Context, caller: &Caller) -> Result<Vec<CredentialRow>, ApiError> {

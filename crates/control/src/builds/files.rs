@@ -44,7 +44,7 @@ impl Files {
     }
 
     /// Removes all but the log: the build is over.
-    pub(super) async fn settle(&self, id: &str) -> io::Result<()> {
+    pub(crate) async fn settle(&self, id: &str) -> io::Result<()> {
         for path in [self.context(id), self.part(id), self.archive(id)] {
             gone(fs::remove_file(path).await)?;
         }

@@ -34,8 +34,8 @@ pub(crate) struct Builds {
     /// Builds that are under way here, each with what ends it.
     running: Mutex<HashMap<String, CancellationToken>>,
     builders: Builders,
-    /// Held while the bytes of a digest are pinned and given to a tag, or let go.
-    pins: tokio::sync::Mutex<()>,
+    /// Read while a tag or a sandbox comes to need the bytes of a digest; written while bytes that nothing needs are let go.
+    pub(crate) pins: tokio::sync::RwLock<()>,
 }
 
 impl Builds {
@@ -45,7 +45,7 @@ impl Builds {
             nudge: Notify::new(),
             running: Mutex::default(),
             builders: Builders::default(),
-            pins: tokio::sync::Mutex::default(),
+            pins: tokio::sync::RwLock::default(),
         }
     }
 

@@ -14,6 +14,8 @@ pub(crate) struct Destination {
     pub(crate) tag: String,
     /// Whether it comes from Docker Hub: then it is the platform's.
     pub(crate) is_hub: bool,
+    /// Whether the source names a digest beside the tag, so that the tag may lead elsewhere than its registry says.
+    pub(crate) is_fixed: bool,
 }
 
 /// The destination of a source, as the public client derives it: Docker Hub's and the platform's images keep their namespace, others
@@ -34,13 +36,14 @@ pub(crate) fn of_source(source: &str, platform: bool) -> Result<Destination, Str
         (false, true) => repository,
         (false, false) => repository.rsplit('/').next().unwrap_or(repository),
     };
-    let tag = match (reference.version(), tag_beside_digest(source)) {
+    let beside = tag_beside_digest(source);
+    let tag = match (reference.version(), beside) {
         (Version::Tag(tag), _) => tag.clone(),
         (Version::Digest(_), Some(tag)) => tag.to_owned(),
         (Version::Digest(digest), None) => format!("sha256-{}", &digest.hex()[..DIGEST_DIGITS]),
     };
     checked(name, &tag, is_hub || platform)?;
-    Ok(Destination { name: name.to_owned(), tag, is_hub })
+    Ok(Destination { name: name.to_owned(), tag, is_hub, is_fixed: beside.is_some() })
 }
 
 /// The tag of `name:tag@digest`, which the digest makes meaningless for a pull.

@@ -3,8 +3,8 @@ use super::row::to_db;
 use super::{Store, StoreError};
 use crate::builds::{Event, State};
 use crate::images::Owner;
-use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, Sqlite, Transaction};
 use std::collections::BTreeMap;
 use warren_proto::http::Visibility;
 
@@ -135,11 +135,15 @@ impl Store {
         Ok(select.fetch_all(&self.read).await?)
     }
 
-    /// Drops a build that is over.
+    /// Drops a build that is over, and its tag if that leads nowhere and nothing else is or was built for it.
     pub(crate) async fn build_drop(&self, id: &str) -> Result<(), StoreError> {
-        let delete = sqlx::query("DELETE FROM image_builds WHERE id = $1 AND ended_at_ms IS NOT NULL").bind(id);
-        delete.execute(&self.write).await?;
-        Ok(())
+        let mut tx = self.write.begin().await?;
+        let delete = "DELETE FROM image_builds WHERE id = $1 AND ended_at_ms IS NOT NULL RETURNING image_id";
+        let image_id: Option<String> = sqlx::query_scalar(delete).bind(id).fetch_optional(&mut *tx).await?;
+        let delete = "DELETE FROM images WHERE id = $1 AND digest IS NULL \
+                      AND NOT EXISTS (SELECT 1 FROM image_builds b WHERE b.image_id = images.id)";
+        sqlx::query(delete).bind(image_id).execute(&mut *tx).await?;
+        Ok(tx.commit().await?)
     }
 }
 
@@ -168,6 +172,17 @@ pub(super) async fn insert<'c>(db: impl sqlx::SqliteExecutor<'c>, row: &BuildRow
     .execute(db)
     .await?;
     Ok(())
+}
+
+/// Cancels whatever is being built for a tag; answers the ids.
+pub(super) async fn cancel_all(
+    tx: &mut Transaction<'_, Sqlite>,
+    image_id: &str,
+    now_ms: u64,
+) -> Result<Vec<String>, StoreError> {
+    let cancel = "UPDATE image_builds SET state = 'cancelled', ended_at_ms = $2 \
+                  WHERE image_id = $1 AND ended_at_ms IS NULL RETURNING id";
+    Ok(sqlx::query_scalar(cancel).bind(image_id).bind(to_db(now_ms)).fetch_all(&mut **tx).await?)
 }
 
 fn read(row: &SqliteRow) -> Result<BuildRow, StoreError> {
@@ -212,4 +227,37 @@ fn read_with(row: &SqliteRow, prefix: &str) -> Result<BuildRow, StoreError> {
         ended_at_ms: maybe_number("ended_at_ms")?,
         id,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Begun, ImageQuota, Terms, fixture};
+
+    #[tokio::test]
+    async fn a_tag_that_leads_nowhere_goes_with_its_last_build() {
+        let (_dir, store) = fixture::store().await;
+        let terms = Terms { quota: ImageQuota::default(), replaces_others: true, from_hub: false };
+        let builds = [("empty", "b1"), ("empty", "b2"), ("full", "b3")].map(|(name, id)| fixture::build(id, name));
+        for build in &builds {
+            let begun = store.build_begin(build.clone(), format!("i{}", build.name), terms).await.unwrap();
+            let Begun::New { build, .. } = begun else { panic!("{begun:?}") };
+            let event = if build.name == "full" { Event::Pick } else { Event::Fail };
+            let Moved::To(row) = store.build_move(&build.id, event, 2, |_| {}).await.unwrap() else { panic!() };
+            if event == Event::Pick {
+                store.artifact_put("sha256:1", 1, 2).await.unwrap();
+                assert!(store.build_complete(&row, "sha256:1", 2).await.unwrap());
+            }
+        }
+        let (store, owner) = (&store, builds[0].owner.key());
+        let is_there = |name: &'static str| {
+            let owner = owner.clone();
+            async move { store.image_get(&owner, name, "v1").await.unwrap().is_some() }
+        };
+        store.build_drop("b1").await.unwrap();
+        assert!(is_there("empty").await, "its other build can be asked for");
+        store.build_drop("b2").await.unwrap();
+        store.build_drop("b3").await.unwrap();
+        assert!(!is_there("empty").await && is_there("full").await);
+    }
 }

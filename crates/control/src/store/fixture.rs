@@ -1,6 +1,8 @@
 //! Rows for tests.
 
-use super::{Membership, NewSandbox, SandboxRow, Store, User};
+use super::{BuildRow, Membership, NewSandbox, SandboxRow, Store, User};
+use crate::builds::State;
+use crate::images::Owner;
 use crate::quota::Quota;
 use warren_model::SandboxId;
 use warren_model::egress::EgressPolicy;
@@ -32,4 +34,30 @@ pub(crate) fn row(number: u128) -> SandboxRow {
         CreateSandbox { name: "test".into(), docker_image: Some("busybox".into()), ..CreateSandbox::default() };
     let asked = SandboxRow::asked(SandboxId::from_bits(number), "u1".into(), None, request, EgressPolicy::open(), 1);
     SandboxRow { secrets: Some("x1.sealed".into()), ..asked }
+}
+
+/// A build of u1's image `name:v1` from a registry, in the queue.
+pub(crate) fn build(id: &str, name: &str) -> BuildRow {
+    BuildRow {
+        id: id.to_owned(),
+        image_id: String::new(),
+        user_id: "u1".to_owned(),
+        owner: Owner::User("u1".to_owned()),
+        name: name.to_owned(),
+        tag: "v1".to_owned(),
+        visibility: None,
+        source: Some("ghcr.io/o/app:v1".to_owned()),
+        dockerfile: None,
+        build_args: Default::default(),
+        state: State::Queued,
+        attempts: 0,
+        error_code: None,
+        error_message: None,
+        digest: None,
+        upload_by_ms: 1,
+        created_at_ms: 1,
+        queued_at_ms: Some(1),
+        started_at_ms: None,
+        ended_at_ms: None,
+    }
 }

@@ -1,4 +1,4 @@
-use super::build::{BuildRow, read_joined as read_build};
+use super::build::{BuildRow, cancel_all, read_joined as read_build};
 use super::row::to_db;
 use super::{Page, Store, StoreError};
 use crate::images::Owner;
@@ -20,13 +20,16 @@ pub(crate) struct ImageRow {
     pub(crate) size_bytes: Option<u64>,
     /// Who asked for it first.
     pub(crate) creator_id: String,
+    /// Whether it is Docker Hub's under its own name.
+    pub(crate) from_hub: bool,
     pub(crate) created_at_ms: u64,
     /// When it came to lead where it leads.
     pub(crate) pushed_at_ms: Option<u64>,
 }
 
 /// All columns of a tag, with the size of what it leads to.
-const SELECT: &str = "SELECT i.*, a.size_bytes FROM images i LEFT JOIN image_artifacts a ON a.digest = i.digest";
+pub(super) const SELECT: &str =
+    "SELECT i.*, a.size_bytes FROM images i LEFT JOIN image_artifacts a ON a.digest = i.digest";
 
 impl Store {
     /// One tag.
@@ -72,14 +75,7 @@ impl Store {
     pub(crate) async fn image_delete(&self, id: &str, now_ms: u64) -> Result<Vec<String>, StoreError> {
         let mut tx = self.write.begin().await?;
         sqlx::query("DELETE FROM images WHERE id = $1").bind(id).execute(&mut *tx).await?;
-        let cancelled = sqlx::query_scalar(
-            "UPDATE image_builds SET state = 'cancelled', ended_at_ms = $2 \
-             WHERE image_id = $1 AND ended_at_ms IS NULL RETURNING id",
-        )
-        .bind(id)
-        .bind(to_db(now_ms))
-        .fetch_all(&mut *tx)
-        .await?;
+        let cancelled = cancel_all(&mut tx, id, now_ms).await?;
         tx.commit().await?;
         Ok(cancelled)
     }
@@ -114,6 +110,7 @@ pub(super) fn read(row: &SqliteRow) -> Result<ImageRow, StoreError> {
         digest: row.try_get("digest")?,
         size_bytes: size.map(i64::unsigned_abs),
         creator_id: row.try_get("creator_id")?,
+        from_hub: row.try_get("from_hub")?,
         created_at_ms: row.try_get::<i64, _>("created_at_ms")?.unsigned_abs(),
         pushed_at_ms: row.try_get::<Option<i64>, _>("pushed_at_ms")?.map(i64::unsigned_abs),
         id,

@@ -1,6 +1,6 @@
 use super::image::{read, visibility_word};
-use super::{ImageRow, Store, StoreError};
-use crate::images::Standing;
+use super::{Full, ImageQuota, ImageRow, Store, StoreError};
+use crate::images::{Owner, Standing};
 use sqlx::{Sqlite, Transaction};
 
 /// Changes of tags that are all done or none: what one did, the next sees.
@@ -30,17 +30,29 @@ impl ImageChanges {
         Ok(sqlx::query(select).bind(id).fetch_optional(&mut *self.tx).await?.is_some())
     }
 
-    /// Moves a tag and says who may use it; [`StoreError::Taken`] if its new place is not free.
+    /// What `owner` has enough of to get no tag of another.
+    pub(crate) async fn full(
+        &mut self,
+        owner: &Owner,
+        user_id: &str,
+        quota: ImageQuota,
+    ) -> Result<Option<Full>, StoreError> {
+        quota.full(&mut self.tx, owner, user_id, true).await
+    }
+
+    /// Moves a tag and says who may use it, on the word of who may: it is not just Docker Hub's any more. [`StoreError::Taken`] if its new place is not free.
     pub(crate) async fn put(&mut self, id: &str, to: &Standing) -> Result<(), StoreError> {
-        sqlx::query("UPDATE images SET owner = $1, name = $2, tag = $3, visibility = $4 WHERE id = $5")
-            .bind(to.owner.key())
-            .bind(&to.name)
-            .bind(&to.tag)
-            .bind(visibility_word(to.visibility))
-            .bind(id)
-            .execute(&mut *self.tx)
-            .await
-            .map_err(|error| StoreError::unique(error, "the tag"))?;
+        sqlx::query(
+            "UPDATE images SET owner = $1, name = $2, tag = $3, visibility = $4, from_hub = FALSE WHERE id = $5",
+        )
+        .bind(to.owner.key())
+        .bind(&to.name)
+        .bind(&to.tag)
+        .bind(visibility_word(to.visibility))
+        .bind(id)
+        .execute(&mut *self.tx)
+        .await
+        .map_err(|error| StoreError::unique(error, "the tag"))?;
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-use crate::server::{Server, id, text};
+use crate::server::{Server, id, text, until};
 use http::Method;
 use serde_json::{Value, json};
 use warren_testkit::node::SimNode;
@@ -93,4 +93,30 @@ async fn an_image_is_checked_with_what_is_saved() {
     server.post("/api/v1/images/pull", pull.clone()).await.ok();
     server.call(Method::DELETE, &format!("{CREDENTIALS}?server=docker.io"), Value::Null).await.ok();
     assert_eq!(server.post("/api/v1/images/pull", pull).await.refusal(), (403, "image_access_denied"));
+}
+
+#[tokio::test]
+async fn a_check_of_an_owned_image_is_what_a_create_would_run_and_tells_others_nothing() {
+    let server = Server::start(SimNode::default()).await;
+    let (_, other) = server.user("other").await;
+    server.node.set_digest("ghcr.io/o/app:v1", "sha256:77");
+    server.post("/api/v1/images/build", json!({"source_image": "ghcr.io/o/app:v1"})).await.ok();
+    until("the image is there", || async {
+        let list = server.get("/api/v1/images").await.ok();
+        (list["data"][0]["status"] == "COMPLETED").then_some(())
+    })
+    .await;
+    let owned = "prime/owner/app:v1";
+    let own = check(&server, &server.key, owned).await;
+    assert_eq!((&own["accessible"], &own["digest"]), (&json!(true), &json!("sha256:77")));
+    assert_eq!(check(&server, &other, owned).await["code"], "image_not_found");
+    for key in [&server.key, &other] {
+        for reference in ["prime/_artifact/sha256-77:1", "prime/_build/b1:1"] {
+            let checked = check(&server, key, reference).await;
+            assert_eq!((&checked["accessible"], &checked["code"]), (&json!(false), &json!("image_not_found")));
+            let body = json!({"image": reference});
+            let old = server.call_as(key, Method::POST, "/api/v1/template/check-docker-image", body).await.ok();
+            assert_eq!(old["accessible"], false, "{reference}");
+        }
+    }
 }

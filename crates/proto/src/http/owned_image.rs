@@ -257,7 +257,7 @@ pub struct ImageCoordinate {
 /// Why one change was not done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpdateError {
-    /// `not_found`, `forbidden`, `conflict`, `build_in_progress`, `invalid`.
+    /// `not_found`, `forbidden`, `conflict`, `build_in_progress`, `limit_reached`, `invalid`.
     pub code: String,
     /// For people.
     pub message: String,
