@@ -71,6 +71,13 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+impl StartError {
+    /// Whether the world that the process was to live in has gone.
+    pub fn is_of_a_gone_process(&self) -> bool {
+        matches!(self, Self::System(error) if error.raw_os_error() == Some(libc::ESRCH))
+    }
+}
+
 /// Our ends of a command's streams.
 #[derive(Debug)]
 pub enum Streams {

@@ -82,7 +82,12 @@ fn launch_session(
     };
     let first = agent.start_command.first_process();
     let world = first.as_deref().map_or(World::Agent, World::Of);
-    let launched = launch(&command, defaults, world, &agent.cgroups, &agent.reaper);
+    let start = |world| launch(&command, defaults, world, &agent.cgroups, &agent.reaper);
+    let launched = match start(world) {
+        // The init has just ended, and nobody has noticed yet: commands live with us until there is another.
+        Err(error) if first.is_some() && error.is_of_a_gone_process() => start(World::Agent),
+        launched => launched,
+    };
     let launched = launched.map_err(|error| of_start_error(&error))?;
     let info =
         CommandSessionInfo { pid: launched.pid, session_uuid: request.session_uuid, command: Some(shorten(spec)) };
