@@ -79,7 +79,10 @@ async fn docker_hub_does_not_replace_what_an_administrator_put_there() {
 async fn what_docker_hub_still_gives_does_not_go_over_an_administrators_build() {
     let at_once = BuildRoom { total: 0, per_owner: 0 };
     let server = Server::with(SimNode::default(), Config { builds_at_once: at_once, ..Config::default() }).await;
-    server.post("/api/v1/images/import", json!({"path": server.dir.path(), "name": "prime/_server/builder:1"})).await.ok();
+    server
+        .post("/api/v1/images/import", json!({"path": server.dir.path(), "name": "prime/_server/builder:1"}))
+        .await
+        .ok();
     let (_, key) = server.user("other").await;
     let hub = server.call_as(&key, Method::POST, BUILD, json!({"source_image": "base:1"})).await.ok();
     let dockerfile = json!({"image_name": "base", "image_tag": "1", "owner_scope": "platform"});
@@ -131,7 +134,10 @@ async fn a_repeated_create_is_the_first_sandbox_though_its_tag_is_gone() {
 #[tokio::test]
 async fn a_cancel_amid_an_upload_is_a_conflict_and_leaves_nothing() {
     let server = Server::start(SimNode::default()).await;
-    server.post("/api/v1/images/import", json!({"path": server.dir.path(), "name": "prime/_server/builder:1"})).await.ok();
+    server
+        .post("/api/v1/images/import", json!({"path": server.dir.path(), "name": "prime/_server/builder:1"}))
+        .await
+        .ok();
     let asked = server.post(BUILD, json!({"image_name": "app"})).await.ok();
     let (id, url) = (text(&asked["build_id"]), text(&asked["upload_url"]));
     let (go_on, rest) = oneshot::channel::<()>();
