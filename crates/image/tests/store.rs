@@ -5,11 +5,22 @@ mod support;
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use support::{Have as _, TarFile, root_tar};
 use warren_image::{Config, Store, StoreError};
 
+/// Longest wait for a lock that nobody means to hold.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// A child that another test forks holds a copy of each lock until it executes its program; so one that is held is tried again.
 fn open(dir: &Path) -> Store {
-    Store::open(dir, Config::default()).unwrap()
+    let began = Instant::now();
+    loop {
+        match Store::open(dir, Config::default()) {
+            Err(StoreError::Locked(_)) if began.elapsed() < LOCK_WAIT_MAX => std::thread::yield_now(),
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 fn files(dir: &Path, sub: &str) -> usize {
