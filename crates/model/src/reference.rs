@@ -143,6 +143,11 @@ impl Reference {
             Source::Owned { .. } => None,
         }
     }
+
+    /// Whether both name versions of the same repository.
+    pub fn shares_repository_with(&self, other: &Reference) -> bool {
+        self.registry() == other.registry() && self.repository == other.repository
+    }
 }
 
 impl fmt::Display for Reference {

@@ -10,20 +10,7 @@ impl Chunks {
     pub(crate) fn assemble(&self, size: u64, parts: impl Iterator<Item = (u32, ChunkId)>) -> io::Result<Manifest> {
         let mut expected: Vec<Part> = Vec::new();
         let made = self.expect_all(parts, &mut expected).and_then(|()| self.write_tables(size, expected.clone()));
-        let manifest = match made {
-            Ok(manifest) => manifest,
-            Err(error) => {
-                self.release_all(&expected.iter().map(|part| part.id).collect::<Vec<_>>());
-                return Err(error);
-            }
-        };
-        match self.sync() {
-            Ok(()) => Ok(manifest),
-            Err(error) => {
-                self.release(&manifest);
-                Err(error)
-            }
-        }
+        made.inspect_err(|_| self.release_all(&expected.iter().map(|part| part.id).collect::<Vec<_>>()))
     }
 
     fn expect_all(&self, parts: impl Iterator<Item = (u32, ChunkId)>, expected: &mut Vec<Part>) -> io::Result<()> {

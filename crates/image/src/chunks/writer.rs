@@ -33,13 +33,7 @@ impl Writer {
         let manifest = self.chunks.write_tables(self.size, parts)?;
         // From now on the manifest holds what was stored.
         self.stored.clear();
-        match self.chunks.sync() {
-            Ok(()) => Ok(manifest),
-            Err(error) => {
-                self.chunks.release(&manifest);
-                Err(error)
-            }
-        }
+        Ok(manifest)
     }
 
     fn seal(&mut self, index: u32, bytes: &[u8; CHUNK]) -> io::Result<()> {
@@ -131,12 +125,12 @@ impl Drop for Writer {
 }
 
 impl Chunks {
-    /// Puts header and tables of a disk beside its chunks.
+    /// Puts header and tables of a disk beside its chunks, and syncs everything. On an error the chunks stay held by the caller.
     pub(super) fn write_tables(&self, size: u64, parts: Vec<Part>) -> io::Result<Manifest> {
         let mut manifest = Manifest { size, header: 0, tables: Vec::new(), parts };
         let count = 1 + size.div_ceil(TABLE_BYTES) as usize;
         (manifest.header, manifest.tables) = self.take_for_tables(count)?;
-        let written = self.fill_tables(&manifest);
+        let written = self.fill_tables(&manifest).and_then(|()| self.sync());
         match written {
             Ok(()) => Ok(manifest),
             Err(error) => {

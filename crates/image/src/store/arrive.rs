@@ -35,7 +35,8 @@ impl Shared {
                 return None;
             }
         };
-        if artifact.record.private && !came_from(&artifact.record.reference, reference) {
+        let origin = Reference::parse(&artifact.record.reference);
+        if artifact.record.private && !origin.is_ok_and(|origin| origin.shares_repository_with(reference)) {
             return None;
         }
         let record = ImageRecord { reference: name.to_owned(), private, ..artifact.record.clone() };
@@ -181,12 +182,6 @@ impl Shared {
         tracing::info!(%digest, seconds = began.elapsed().as_secs_f32(), "image is in the object store");
         Ok(())
     }
-}
-
-/// Whether a private image came from the repository that a reference names.
-fn came_from(origin: &str, reference: &Reference) -> bool {
-    Reference::parse(origin)
-        .is_ok_and(|origin| origin.registry() == reference.registry() && origin.repository() == reference.repository())
 }
 
 /// Where those artifacts have the wanted chunks.

@@ -120,11 +120,7 @@ impl Index {
     /// other repositories through saved logins alone: that somebody knows a digest gives him no right to the bytes.
     pub(super) fn shown_in(&self, digest: &Digest, repository: &Reference) -> Option<ImageRecord> {
         let record = &self.images.get(digest)?.record;
-        let same = |name: &str| {
-            Reference::parse(name).is_ok_and(|name| {
-                name.registry() == repository.registry() && name.repository() == repository.repository()
-            })
-        };
+        let same = |name: &str| Reference::parse(name).is_ok_and(|name| name.shares_repository_with(repository));
         let mut names = self.names.iter().filter(|(_, to)| to.digest == *digest);
         let may = !record.private || names.any(|(name, to)| !to.private || same(name));
         may.then(|| record.clone())
