@@ -58,6 +58,7 @@ impl App {
             builds: Builds::new(data_dir),
             changes: Changes::default(),
             underway: Underway::default(),
+            snapshots_underway: Underway::default(),
             effects: Arc::new(Semaphore::new(driver::EFFECTS_MAX)),
             nudge: Notify::new(),
             node_full: AtomicBool::new(false),

@@ -11,6 +11,6 @@ pub mod reference;
 mod spec;
 
 pub use access::{ImageAccess, Login};
-pub use id::{BadId, SandboxId};
+pub use id::{BadId, SandboxId, SnapshotId};
 pub use lifecycle::{EndReason, ErrorType, Status};
 pub use spec::{BadSpec, SandboxSpec, Shape, StartCommand, limits};

@@ -3,7 +3,7 @@
 use crate::admit::{self, Verdict};
 use crate::host;
 use crate::node::Node;
-use crate::sandbox::{Driver, Folder, Handle, Intent, apply};
+use crate::sandbox::{Driver, Folder, Handle, Intent, Order, apply};
 use crate::shim_client::ShimClient;
 use async_trait::async_trait;
 use hyper::Method;
@@ -13,10 +13,11 @@ use std::time::Duration;
 use tokio::sync::{broadcast, oneshot};
 use warren_image::Ask;
 use warren_model::egress::EgressPolicy;
-use warren_model::{EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
+use warren_model::{EndReason, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
 use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest};
 use warren_proto::node::{
     BuildOrder, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation,
+    SnapshotError, SnapshotInfo,
 };
 use warren_proto::shim::{SetEgress, ShimState, paths};
 
@@ -69,6 +70,41 @@ impl SharedNode {
                 let _ = self.0.services.observations.send(seen.clone());
             }
         }
+    }
+}
+
+impl SharedNode {
+    /// Hands an order to the sandbox's owner.
+    pub(crate) async fn order(&self, id: &SandboxId, order: Order) -> Result<(), SnapshotError> {
+        let handle = self.handle(id).map_err(|error| match error {
+            NodeError::NotRunning { id, status } => not_now(&id, status),
+            _ => SnapshotError::NoSandbox(id.clone()),
+        })?;
+        let seen = handle.observation();
+        if !matches!(seen.status, Status::Running | Status::Paused) {
+            return Err(not_now(id, seen.status));
+        }
+        handle.orders.send(order).await.map_err(|_| not_now(id, handle.observation().status))
+    }
+
+    /// What the owner says; a sandbox that ends meanwhile says nothing.
+    pub(crate) async fn answered<T>(
+        &self,
+        id: &SandboxId,
+        answer: oneshot::Receiver<Result<T, SnapshotError>>,
+    ) -> Result<T, SnapshotError> {
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(not_now(id, self.get(id).await.map_or(Status::Terminated, |seen| seen.status))),
+        }
+    }
+}
+
+fn not_now(id: &SandboxId, status: Status) -> SnapshotError {
+    SnapshotError::Conflict {
+        id: id.clone(),
+        status,
+        problem: "it must be RUNNING, or PAUSED to be reset or resumed".to_owned(),
     }
 }
 
@@ -167,6 +203,8 @@ impl NodeApi for SharedNode {
 
     async fn set_egress(&self, id: &SandboxId, policy: EgressPolicy, generation: u64) -> Result<(), NodeError> {
         let body = SetEgress { policy, generation };
+        let written = self.handle(id)?.folder.write_egress(&body);
+        written.map_err(|e| NodeError::NoAnswer { id: id.clone(), problem: format!("write the policy down: {e}") })?;
         let _: ShimState = self.call(id, Method::PUT, paths::EGRESS, Some(&body)).await?;
         Ok(())
     }
@@ -228,6 +266,39 @@ impl NodeApi for SharedNode {
 
     async fn image_builds(&self) -> Vec<ImageBuild> {
         self.0.services.images.builds()
+    }
+
+    async fn snapshot(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<SnapshotInfo, SnapshotError> {
+        let (reply, answer) = oneshot::channel();
+        self.order(id, Order::Snapshot(snapshot.clone(), reply)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn reset(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        let (done, answer) = oneshot::channel();
+        self.order(id, Order::Reset(snapshot.clone(), done)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn pause(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        let (done, answer) = oneshot::channel();
+        self.order(id, Order::Pause(snapshot.clone(), done)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn resume(&self, id: &SandboxId) -> Result<(), SnapshotError> {
+        let (done, answer) = oneshot::channel();
+        self.order(id, Order::Resume(done)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.0.services.snapshots.list()
+    }
+
+    async fn delete_snapshot(&self, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        let deleted = self.0.services.snapshots.delete(snapshot);
+        deleted.map_err(|e| SnapshotError::Failed(format!("delete snapshot {snapshot}: {e}")))
     }
 
     fn info(&self) -> NodeInfo {

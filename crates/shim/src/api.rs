@@ -18,7 +18,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use warren_proto::guest::{limits as guest_limits, paths as guest_paths};
-use warren_proto::shim::{Boot, SetEgress, ShimState, Terminate, limits, paths};
+use warren_proto::shim::{Boot, SetEgress, ShimState, SnapshotTaken, Terminate, limits, paths};
 
 /// Requests of one kind that may wait for the driver.
 const REQUESTS_QUEUED_MAX: usize = 64;
@@ -28,13 +28,16 @@ const BODY_LEN_MAX: usize = 8 << 20;
 const FINISH_WAIT: Duration = Duration::from_secs(1);
 
 type Answer = Response<AnyBody>;
-type Reply = oneshot::Sender<ShimState>;
+type Reply<A = ShimState> = oneshot::Sender<A>;
+/// A snapshot, or why there is none.
+pub(crate) type SnapshotReply = Reply<Result<SnapshotTaken, String>>;
 
 /// What clients ask of the driver.
 pub(crate) struct Requests {
     pub(crate) boot: mpsc::Receiver<(Boot, Reply)>,
     pub(crate) terminate: mpsc::Receiver<(Terminate, Reply)>,
     pub(crate) egress: mpsc::Receiver<(SetEgress, Reply)>,
+    pub(crate) snapshot: mpsc::Receiver<SnapshotReply>,
     pub(crate) refresh: mpsc::Receiver<Reply>,
     pub(crate) oom: mpsc::Receiver<(u64, Option<String>)>,
     pub(crate) oom_sender: mpsc::Sender<(u64, Option<String>)>,
@@ -45,6 +48,7 @@ struct Handler {
     boot: mpsc::Sender<(Boot, Reply)>,
     terminate: mpsc::Sender<(Terminate, Reply)>,
     egress: mpsc::Sender<(SetEgress, Reply)>,
+    snapshot: mpsc::Sender<SnapshotReply>,
     refresh: mpsc::Sender<Reply>,
     states: watch::Receiver<ShimState>,
     guests: watch::Receiver<Option<Guest>>,
@@ -76,13 +80,21 @@ pub(crate) fn serve_stdin(
     let (boot, boots) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (terminate, terminates) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (egress, egresses) = mpsc::channel(REQUESTS_QUEUED_MAX);
+    let (snapshot, snapshots) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (refresh, refreshes) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (oom_sender, oom) = mpsc::channel(REQUESTS_QUEUED_MAX);
-    let handler = Handler { boot, terminate, egress, refresh, states, guests };
+    let handler = Handler { boot, terminate, egress, snapshot, refresh, states, guests };
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(accept(listener, handler, stopped));
-    let requests =
-        Requests { boot: boots, terminate: terminates, egress: egresses, refresh: refreshes, oom, oom_sender };
+    let requests = Requests {
+        boot: boots,
+        terminate: terminates,
+        egress: egresses,
+        snapshot: snapshots,
+        refresh: refreshes,
+        oom,
+        oom_sender,
+    };
     Ok((Server { stop, task }, requests))
 }
 
@@ -144,6 +156,7 @@ impl Handler {
             (&Method::POST, paths::BOOT) => self.forward(&self.boot, request).await,
             (&Method::POST, paths::TERMINATE) => self.forward(&self.terminate, request).await,
             (&Method::PUT, paths::EGRESS) => self.forward(&self.egress, request).await,
+            (&Method::POST, paths::SNAPSHOT) => self.snapshot().await,
             _ => refusal(StatusCode::NOT_FOUND, "not_found", "the shim serves no such call"),
         }
     }
@@ -167,6 +180,18 @@ impl Handler {
         json(StatusCode::OK, &state)
     }
 
+    async fn snapshot(&self) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        if self.snapshot.send(reply).await.is_err() {
+            return ended();
+        }
+        match answer.await {
+            Ok(Ok(taken)) => json(StatusCode::OK, &taken),
+            Ok(Err(problem)) => refusal(StatusCode::CONFLICT, "no_snapshot", &problem),
+            Err(_) => ended(),
+        }
+    }
+
     /// Parses the body, hands it to the driver and waits for the state that came of it.
     async fn forward<T: DeserializeOwned>(&self, to: &mpsc::Sender<(T, Reply)>, request: Request<Incoming>) -> Answer {
         let body = Limited::new(request.into_body(), BODY_LEN_MAX).collect().await;
@@ -179,11 +204,11 @@ impl Handler {
         };
         let (reply, answer) = oneshot::channel();
         if to.send((value, reply)).await.is_err() {
-            return refusal(StatusCode::CONFLICT, "ended", "the sandbox has ended");
+            return ended();
         }
         match answer.await {
             Ok(state) => json(StatusCode::OK, &state),
-            Err(_) => refusal(StatusCode::CONFLICT, "ended", "the sandbox has ended"),
+            Err(_) => ended(),
         }
     }
 
@@ -217,6 +242,10 @@ fn json(status: StatusCode, value: &impl Serialize) -> Answer {
     *response.status_mut() = status;
     response.headers_mut().insert("content-type", hyper::header::HeaderValue::from_static("application/json"));
     response
+}
+
+fn ended() -> Answer {
+    refusal(StatusCode::CONFLICT, "ended", "the sandbox has ended")
 }
 
 fn refusal(status: StatusCode, code: &str, message: &str) -> Answer {

@@ -6,6 +6,7 @@ use crate::channel::{self, Channel, GuestSender};
 use crate::console::Console;
 use crate::guest::{self, AskError, Guest, power_off, status};
 use crate::machine::{self, Event};
+use crate::snapshot;
 use crate::start::{Parts, StartError, Started, start};
 use hyper::Method;
 use std::io::Write;
@@ -103,6 +104,7 @@ impl Driver {
             Some(terminate) = self.requests.terminate.recv() => Err(Over::asked(terminate)),
             Some((boot, reply)) = self.requests.boot.recv() => {
                 self.apply(Event::Boot);
+                self.apply(Event::Egress { generation: boot.egress.generation });
                 let _ = reply.send(self.state.borrow().clone());
                 self.has_start_command = boot.init.start_command.is_some();
                 Ok(boot)
@@ -165,6 +167,10 @@ impl Driver {
                     }
                     self.apply(Event::Egress { generation: egress.generation });
                     let _ = reply.send(self.state.borrow().clone());
+                }
+                Some(reply) = self.requests.snapshot.recv() => {
+                    let guest = self.guest.borrow().clone();
+                    let _ = reply.send(snapshot::take(vm, guest).await);
                 }
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
                 Some((kills, last)) = self.requests.oom.recv() => self.apply(Event::OutOfMemory { kills, last }),
