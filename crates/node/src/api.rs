@@ -84,6 +84,13 @@ impl SharedNode {
         if !matches!(seen.status, Status::Running | Status::Paused) {
             return Err(not_now(id, seen.status));
         }
+        if seen.status == Status::Paused && matches!(order, Order::Resume(_) | Order::Reset(..)) {
+            let host = host::measure(&self.0.config.data_dir);
+            let promised = self.0.known().promised();
+            if let Verdict::Full(problem) | Verdict::Never(problem) = admit::admit(&host, &promised, handle.shape) {
+                return Err(SnapshotError::Conflict { id: id.clone(), status: seen.status, problem });
+            }
+        }
         handle.orders.send(order).await.map_err(|_| not_now(id, handle.observation().status))
     }
 

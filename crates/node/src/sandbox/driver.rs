@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
-use warren_model::{EndReason, SandboxId, SandboxSpec};
+use warren_model::{EndReason, SandboxId, SandboxSpec, Shape, Status};
 use warren_proto::node::Observation;
 use warren_proto::shim::{End, Machine, Phase, ShimState, Terminate, paths};
 
@@ -63,6 +63,8 @@ pub(crate) struct Handle {
     pub(crate) orders: mpsc::Sender<Order>,
     /// Of the guest, MiB; 0 while it is paused.
     pub(crate) memory_mib: Arc<AtomicU64>,
+    /// Of its guest.
+    pub(crate) shape: Shape,
     /// Where its network policy is written down.
     pub(crate) folder: Folder,
     /// A command that comes while it is paused lets it go on.
@@ -70,6 +72,16 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
+    /// Whether a paused sandbox goes on at the next command.
+    pub(crate) fn wants_to_resume(&self) -> bool {
+        self.resumes_by_itself && self.observation().status == Status::Paused
+    }
+
+    /// Whether it is being given another machine.
+    pub(crate) fn is_turning(&self) -> bool {
+        self.observation().status == Status::Running && self.shim.borrow().is_none()
+    }
+
     pub(crate) fn observation(&self) -> Observation {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -145,6 +157,7 @@ impl Driver {
             terminate,
             orders: order,
             memory_mib: Arc::new(AtomicU64::new(intent.shape.memory_mib)),
+            shape: intent.shape,
             folder: folder.clone(),
             resumes_by_itself: intent.resumes_by_itself,
         };
