@@ -52,7 +52,15 @@ async fn one(
             row.updated_at_ms = now_ms();
             cx.store.snapshot_update(&row).await
         }
-        SnapshotState::Ready | SnapshotState::Failed => Ok(()),
+        // Its digest comes a moment after it.
+        SnapshotState::Ready => match on_node.get(&row.id).filter(|info| info.digest.is_some()) {
+            Some(info) => {
+                row.is_ready(info);
+                cx.store.snapshot_update(&row).await
+            }
+            None => Ok(()),
+        },
+        SnapshotState::Failed => Ok(()),
     }
 }
 
