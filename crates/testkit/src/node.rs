@@ -67,6 +67,8 @@ struct State {
     capacity: Option<usize>,
     digests: HashMap<String, String>,
     build_time: Duration,
+    dockerfile: String,
+    order: Option<BuildOrder>,
 }
 
 struct Sandbox {
@@ -151,6 +153,16 @@ impl SimNode {
         self.lock().build_time = time;
     }
 
+    /// The Dockerfile of the next build.
+    pub fn set_dockerfile(&self, text: &str) {
+        text.clone_into(&mut self.lock().dockerfile);
+    }
+
+    /// What was built last.
+    pub fn last_order(&self) -> Option<BuildOrder> {
+        self.lock().order.clone()
+    }
+
     /// Names of images that are here.
     pub fn image_names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.lock().images.keys().cloned().collect();
@@ -197,6 +209,7 @@ impl SimNode {
                 layers_done: 0,
                 layers_total: None,
                 waiting: None,
+                scope: None,
             };
             self.change(&id, |seen| seen.image_build = Some(build));
             tokio::time::sleep(time).await;
@@ -355,10 +368,15 @@ impl NodeApi for SimNode {
         Ok(record)
     }
 
-    async fn build_image(&self, builder: &SandboxId, order: BuildOrder) -> Result<ImageRecord, ImageError> {
+    async fn open_build(&self, _builder: &SandboxId, order: &BuildOrder) -> Result<String, ImageError> {
         if !order.context.exists() {
             return Err(image_error(&order.name, "failed", "no such file"));
         }
+        Ok(std::mem::take(&mut self.lock().dockerfile))
+    }
+
+    async fn build_image(&self, builder: &SandboxId, order: BuildOrder) -> Result<ImageRecord, ImageError> {
+        self.lock().order = Some(order.clone());
         let (time, digest) = (self.lock().build_time, format!("sha256:of-{}", order.name.replace(['/', ':'], "-")));
         tokio::select! {
             () = tokio::time::sleep(time) => {}
@@ -438,6 +456,8 @@ fn image(reference: &str) -> ImageRecord {
         workdir: None,
         entrypoint: Vec::new(),
         cmd: Vec::new(),
+        shell: Vec::new(),
+        on_build: Vec::new(),
         architecture: "amd64".to_owned(),
         private: false,
     }

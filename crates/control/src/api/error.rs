@@ -42,12 +42,12 @@ impl ApiError {
     }
 
     /// Its code.
-    pub(super) fn code(&self) -> ErrorCode {
+    pub(crate) fn code(&self) -> ErrorCode {
         self.code
     }
 
     /// The detail as one text.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match &self.detail {
             Detail::Text(text) => text.clone(),
             Detail::Fields(errors) => Invalid { errors: errors.clone() }.to_string(),

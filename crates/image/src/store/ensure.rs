@@ -36,7 +36,7 @@ impl Store {
             return Ok(image);
         }
         has_registry(&reference, &name)?;
-        let progress = Progress::new(name.clone());
+        let progress = Progress::new(name.clone(), access.scope().map(str::to_owned));
         let errand = self.shared.errand(access, &progress);
         let key = flight_key(&name, access.scope());
         let shared = self.shared.clone();
@@ -52,7 +52,7 @@ impl Store {
             return Ok(image.record.digest);
         }
         has_registry(&reference, &name)?;
-        let errand = self.shared.errand(access, &Progress::new(name.clone()));
+        let errand = self.shared.errand(access, &Progress::new(name.clone(), access.scope().map(str::to_owned)));
         let errand = Errand { rate_wait_max: errand.rate_wait_max.min(CHECK_WAIT_MAX), ..errand };
         self.shared.look(&reference, &name, &errand).await.map_err(|error| pull_error(&name, &error))
     }

@@ -181,6 +181,8 @@ mod tests {
             workdir: None,
             entrypoint: Vec::new(),
             cmd: Vec::new(),
+            shell: Vec::new(),
+            on_build: Vec::new(),
             architecture: "amd64".to_owned(),
             private: false,
         };

@@ -184,7 +184,7 @@ fn now_ms() -> u64 {
 }
 
 fn record(name: &str, built: &Built) -> ImageRecord {
-    let Config { architecture, env, user, workdir, entrypoint, cmd, diff_ids: _ } = built.config.clone();
+    let Config { architecture, env, user, workdir, entrypoint, cmd, shell, on_build, diff_ids: _ } = built.config.clone();
     ImageRecord {
         reference: name.to_owned(),
         digest: built.digest.to_string(),
@@ -195,6 +195,8 @@ fn record(name: &str, built: &Built) -> ImageRecord {
         workdir,
         entrypoint,
         cmd,
+        shell,
+        on_build,
         architecture,
         private: false,
     }

@@ -9,6 +9,7 @@ mod machine;
 mod uids;
 
 pub(crate) use activity::{Activity, Operation};
+pub(crate) use arriving::Source;
 pub(crate) use driver::{Adopted, Driver, Handle, Jails, Services, Waiters};
 pub(crate) use folder::{Folder, Intent};
 pub(crate) use machine::{Event, apply, pending};
