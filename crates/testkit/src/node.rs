@@ -198,7 +198,7 @@ impl SimNode {
         }
     }
 
-    async fn live_on(self, id: SandboxId, image: String, life: Life) {
+    async fn live_on(self, id: SandboxId, image: String, scope: Option<String>, life: Life) {
         if let Some(time) = life.build {
             let build = ImageBuild {
                 id: format!("build-{image}"),
@@ -209,7 +209,7 @@ impl SimNode {
                 layers_done: 0,
                 layers_total: None,
                 waiting: None,
-                scope: None,
+                scope,
             };
             self.change(&id, |seen| seen.image_build = Some(build));
             tokio::time::sleep(time).await;
@@ -248,7 +248,7 @@ impl NodeApi for SimNode {
         self.inner.creates.fetch_add(1, Ordering::SeqCst);
         let life = (self.inner.script)(&spec);
         tokio::time::sleep(life.accept).await;
-        let image = spec.image.clone();
+        let (image, scope) = (spec.image.clone(), spec.image_access.scope().map(str::to_owned));
         {
             let mut state = self.lock();
             if state.terminated.contains(&id) {
@@ -268,7 +268,7 @@ impl NodeApi for SimNode {
             self.tell(&seen);
             state.sandboxes.insert(id.clone(), Sandbox { spec, seen });
         }
-        tokio::spawn(self.clone().live_on(id, image, life));
+        tokio::spawn(self.clone().live_on(id, image, scope, life));
         Ok(())
     }
 

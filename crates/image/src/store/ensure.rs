@@ -59,7 +59,7 @@ impl Store {
 }
 
 impl Shared {
-    fn errand(&self, access: &ImageAccess, progress: &Arc<Progress>) -> Errand {
+    pub(super) fn errand(&self, access: &ImageAccess, progress: &Arc<Progress>) -> Errand {
         let rate_wait_max = self.registry.config().rate_wait_max;
         Errand { access: access.clone(), progress: progress.clone(), rate_wait_max }
     }
@@ -95,7 +95,10 @@ impl Shared {
     async fn fetch(self: Arc<Self>, reference: Reference, name: String, errand: Errand) -> Outcome {
         let _listed = Listed::new(self.clone(), errand.progress.clone());
         match self.resolve(&reference, &name, &errand).await {
-            Ok(Found::Here(image)) => Ok(*image),
+            Ok(Found::Here(image)) => {
+                self.note_origin(&image, &reference, &errand.access);
+                Ok(*image)
+            }
             Ok(Found::There(resolved)) => self.pull(&reference, name, *resolved, errand).await,
             Err(error) => match self.known_offline(&name, &errand).filter(|_| error.is_unreachable()) {
                 Some(image) => {

@@ -50,9 +50,11 @@ impl Shared {
             record.and_then(|record| self.image(&mut index, &resolved.digest, record))
         };
         if let Some(image) = here {
+            self.note_origin(&image, &reference, &errand.access);
             return Ok(image);
         }
         if let Some(image) = self.arrive(&reference, &name, &resolved.digest, resolved.scope.is_some()).await {
+            self.note_origin(&image, &reference, &errand.access);
             return Ok(image);
         }
         tracing::info!(image = name, digest = %resolved.digest, "pulling an image");
@@ -73,7 +75,7 @@ impl Shared {
         made
     }
 
-    async fn pull_and_convert(
+    pub(super) async fn pull_and_convert(
         self: &Arc<Self>,
         reference: &Reference,
         name: &str,
