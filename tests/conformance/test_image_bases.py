@@ -58,13 +58,18 @@ class User:
 
 @pytest.fixture
 def user(builds: Server) -> Iterator[Callable[[], User]]:
+    made: list[User] = []
+
     def user() -> User:
         slug = f"u{uuid.uuid4().hex[:8]}"
         with builds.http() as http:
-            made = http.post("/api/v1/admin/users", json={"slug": slug}).raise_for_status().json()
-        return User(builds, builds.http(key=made["apiKey"]), slug)
+            key = http.post("/api/v1/admin/users", json={"slug": slug}).raise_for_status().json()["apiKey"]
+        made.append(User(builds, builds.http(key=key, timeout=60), slug))
+        return made[-1]
 
     yield user
+    for one in made:
+        one.http.delete("/api/v1/images/build-cache").raise_for_status()
 
 
 def owned(builds: Server, source: str, name: str) -> dict[str, object]:

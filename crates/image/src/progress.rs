@@ -218,7 +218,11 @@ mod tests {
 
     #[test]
     fn a_build_tells_what_it_waits_for_and_those_who_follow_it_too() {
-        let (build, follower, last) = (Progress::new("a".into(), None), Progress::new("b".into(), None), Progress::new("c".into(), Some("user:1".into())));
+        let (build, follower, last) = (
+            Progress::new("a".into(), None),
+            Progress::new("b".into(), None),
+            Progress::new("c".into(), Some("user:1".into())),
+        );
         follower.follow(&build);
         last.follow(&follower);
         build.start(Step::Pulling);

@@ -16,12 +16,7 @@ use warren_proto::node::{BuildBase, BuildOrder};
 const RENAMED: &str = "warren-base";
 
 /// The order with the bases of its Dockerfile, whose text this is; refused if the build's user may not use one of them.
-pub(super) async fn settle(
-    cx: &Context,
-    build: &BuildRow,
-    order: BuildOrder,
-    text: &str,
-) -> Result<BuildOrder, Fault> {
+pub(super) async fn settle(cx: &Context, build: &BuildRow, order: BuildOrder, text: &str) -> Result<BuildOrder, Fault> {
     let gone = || Fault::new("internal", "the user who asked for the build is gone");
     let user = cx.store.user_get(&build.user_id).await?.ok_or_else(gone)?;
     let (mut bases, mut words) = (Vec::new(), Vec::new());

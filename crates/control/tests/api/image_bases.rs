@@ -52,7 +52,11 @@ async fn what_one_may_not_use_is_no_base() {
     let (server, other, third) = with_owned().await;
     for image in ["prime/other/app:v1", "prime/nobody/app:v1", "prime/_artifact/sha256-5151:1"] {
         let refused = built(&server, &third, &format!("FROM {image}\n"), json!({})).await;
-        assert_eq!((&refused["status"], &refused["errorCode"]), (&json!("FAILED"), &json!("image_not_found")), "{image}");
+        assert_eq!(
+            (&refused["status"], &refused["errorCode"]),
+            (&json!("FAILED"), &json!("image_not_found")),
+            "{image}"
+        );
         assert!(refused["errorMessage"].as_str().unwrap().contains(image), "{refused}");
     }
     assert!(server.node.last_order().is_none(), "nothing was built");
@@ -60,8 +64,13 @@ async fn what_one_may_not_use_is_no_base() {
     // Stages that are not needed are not looked at.
     let done = built(&server, &third, "FROM prime/other/app:v1 AS unused\nFROM scratch\n", json!({})).await;
     assert_eq!(done["status"], "COMPLETED", "{done}");
-    let published = server.call_as(&other, Method::PATCH, "/api/v1/images", json!({"mode": "explicit", "dryRun": false, "updates": [
-        {"source": {"owner": {"type": "personal"}, "name": "app", "tag": "v1"}, "patch": {"visibility": "PUBLIC"}}]}));
+    let published = server.call_as(
+        &other,
+        Method::PATCH,
+        "/api/v1/images",
+        json!({"mode": "explicit", "dryRun": false, "updates": [
+        {"source": {"owner": {"type": "personal"}, "name": "app", "tag": "v1"}, "patch": {"visibility": "PUBLIC"}}]}),
+    );
     published.await.ok();
     assert_eq!(built(&server, &third, "FROM prime/other/app:v1\n", json!({})).await["status"], "COMPLETED");
 }

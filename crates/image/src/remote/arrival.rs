@@ -54,7 +54,8 @@ pub struct Arrival {
     received: AtomicU64,
     given_up: AtomicBool,
     help: watch::Sender<Help>,
-    was_rescued: AtomicBool,
+    /// Whether the object store has lost or damaged part of it.
+    is_damaged: AtomicBool,
 }
 
 /// Whether an arrival goes on by itself.
@@ -82,7 +83,7 @@ impl Arrival {
             received: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
             help: watch::Sender::new(Help::NotNeeded),
-            was_rescued: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(false),
         })
     }
 
@@ -154,7 +155,6 @@ impl Arrival {
 
     /// What was missing has been brought from elsewhere.
     pub(crate) fn rescued(&self) {
-        self.was_rescued.store(true, Ordering::Relaxed);
         self.help.send_replace(Help::NotNeeded);
     }
 
@@ -174,9 +174,9 @@ impl Arrival {
         });
     }
 
-    /// Whether something came from elsewhere.
-    pub(crate) fn was_rescued(&self) -> bool {
-        self.was_rescued.load(Ordering::Relaxed)
+    /// Whether the object store turned out to have lost or damaged part of it.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
     }
 
     fn find(&self, index: u64) -> Option<usize> {
@@ -236,6 +236,9 @@ impl Arrival {
             };
             tries += 1;
             let is_stuck = tries >= if error.is_lasting() { LASTING_TRIES_MAX } else { PASSING_TRIES_MAX };
+            if is_stuck && error.is_lasting() {
+                self.is_damaged.store(true, Ordering::Relaxed);
+            }
             let in_vain = if is_stuck { self.ask_for_help() } else { None };
             let error = ArriveError(in_vain.iter().fold(chain(&error), |error, why| format!("{error}; {why}")));
             if until.is_some_and(|until| in_vain.is_some() || Instant::now() + pause > until) {

@@ -124,7 +124,7 @@ impl Shared {
             }
             arrivals.remove(digest);
             lock(&self.origins).remove(digest);
-            if arrival.was_rescued() { self.end_rescued(digest) } else { self.files.end_arrival(digest) }
+            if arrival.is_damaged() { self.end_rescued(digest) } else { self.files.end_arrival(digest) }
         });
         if let Err(error) = ended {
             tracing::warn!(%digest, error = chain(&error), "an arrived image is looked at again at the next start");

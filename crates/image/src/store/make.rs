@@ -186,7 +186,8 @@ fn now_ms() -> u64 {
 }
 
 fn record(name: &str, built: &Built) -> ImageRecord {
-    let Config { architecture, env, user, workdir, entrypoint, cmd, shell, on_build, diff_ids: _ } = built.config.clone();
+    let Config { architecture, env, user, workdir, entrypoint, cmd, shell, on_build, diff_ids: _ } =
+        built.config.clone();
     ImageRecord {
         reference: name.to_owned(),
         digest: built.digest.to_string(),

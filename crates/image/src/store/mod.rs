@@ -260,6 +260,7 @@ impl Shared {
             tracing::warn!(%digest, %error, "the use of an image cannot be written down");
         }
         let arrival = lock(&self.arrivals).get(digest).cloned();
+        arrival.iter().for_each(|arrival| arrival.try_again());
         Some(Image { record, disk, arrival, lease: Lease::take(self, digest) })
     }
 

@@ -77,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// The bytes of an arrival that needed help did not come from the object store: it is given the image anew.
+    /// An image has arrived that the object store had damaged: it is given the image anew.
     pub(super) fn end_rescued(self: &Arc<Self>, digest: &Digest) -> std::io::Result<()> {
         self.files.break_off_arrival(digest)?;
         self.offer(digest.clone());
@@ -88,6 +88,7 @@ impl Shared {
     pub(super) fn note_origin(&self, image: &Image, reference: &Reference, access: &ImageAccess) {
         if let Some(arrival) = &image.arrival {
             lock(&self.origins).insert(image.lease.digest().clone(), (reference.clone(), access.clone()));
+            // Another login may do what the last could not.
             arrival.try_again();
         }
     }

@@ -85,9 +85,9 @@ impl End {
 
 fn here_documents(instruction: &Instruction, escape: char) -> Vec<End> {
     let words = split(instruction, escape);
-    let takes_them = words.first().is_some_and(|word| {
-        ["RUN", "COPY", "ADD"].iter().any(|keyword| word.text.eq_ignore_ascii_case(keyword))
-    });
+    let takes_them = words
+        .first()
+        .is_some_and(|word| ["RUN", "COPY", "ADD"].iter().any(|keyword| word.text.eq_ignore_ascii_case(keyword)));
     let end = |word: &str| {
         let rest = word.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix("<<")?;
         let (without_tabs, rest) = rest.strip_prefix('-').map_or((false, rest), |rest| (true, rest));
