@@ -69,7 +69,7 @@ async fn what_one_may_not_use_is_no_base() {
         Method::PATCH,
         "/api/v1/images",
         json!({"mode": "explicit", "dryRun": false, "updates": [
-        {"source": {"owner": {"type": "personal"}, "name": "app", "tag": "v1"}, "patch": {"visibility": "PUBLIC"}}]}),
+        {"source": {"owner": {"type": "personal"}, "name": "app", "tag": "v1"}, "set": {"visibility": "PUBLIC"}}]}),
     );
     published.await.ok();
     assert_eq!(built(&server, &third, "FROM prime/other/app:v1\n", json!({})).await["status"], "COMPLETED");
