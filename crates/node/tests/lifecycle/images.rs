@@ -12,7 +12,7 @@ use warren_testkit::registry::Registry;
 /// Sandboxes that are asked for at once.
 const CREATES: u128 = 200;
 /// Longest wait until all that were asked for at once run.
-const WAVE_WAIT: Duration = Duration::from_secs(120);
+const WAVE_WAIT: Duration = Duration::from_secs(600);
 
 fn layer(name: &str, len: usize) -> bytes::Bytes {
     let mut archive = tar::Builder::new(Vec::new());
