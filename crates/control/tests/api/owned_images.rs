@@ -82,12 +82,15 @@ async fn a_dockerfile_is_built_in_a_sandbox_that_nobody_sees() {
         (&json!("COMPLETED"), &json!("prime/owner/app:v1")),
         "{done}"
     );
-    assert_eq!(server.node.live().len(), 1, "the builder waits for the next build");
+    until("the builder waits for the next build, and the one that its template was made in has gone", || async {
+        (server.node.live().len() == 1 && server.node.creates() == 2).then_some(())
+    })
+    .await;
     assert_eq!(server.get("/api/v1/sandbox").await.ok()["total"], 0);
     // The next build of the same owner takes the same.
     let again = push(&server, "app", json!({})).await;
     over(&server, &again).await;
-    assert_eq!(server.node.creates(), 1);
+    assert_eq!(server.node.creates(), 2);
     // Only the pin of what the tag leads to now is kept.
     let digest = text(&over(&server, &again).await["digest"]);
     let pin = format!("prime/_artifact/{}:1", digest.replace(':', "-"));

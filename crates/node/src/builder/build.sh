@@ -14,18 +14,21 @@ shift
 # Name under which public clients pack the Dockerfile beside the context. It is no part of the context: COPY must not see it.
 PACKED=.__prime_dockerfile__
 DAEMON_SECS_MAX=180
+# A busy machine takes a while to come to its start command.
+DAEMON_BORN_SECS_MAX=20
 # What the layer cache may hold; the rest of the disk is for the build itself.
 CACHE_KEPT=8GB
 # What bases are called between builds. What a Dockerfile calls them is forgotten with its build: the next may not use them.
 KEPT=warren-kept
 
+# Docker is the sandbox's start command: there before this script, where the sandbox went on from an app template, or soon after.
 start_daemon() {
     docker version >/dev/null 2>&1 && return
     echo "==> starting Docker"
-    setsid nohup dockerd >/var/log/dockerd.log 2>&1 </dev/null &
-    local pid=$! waited=0
+    local waited=0
     until docker version >/dev/null 2>&1; do
-        if ! kill -0 "$pid" 2>/dev/null || [ $((waited += 1)) -gt $((DAEMON_SECS_MAX * 5)) ]; then
+        waited=$((waited + 1))
+        if [ $waited -gt $((DAEMON_SECS_MAX * 5)) ] || { [ $waited -gt $((DAEMON_BORN_SECS_MAX * 5)) ] && ! grep -qsx dockerd /proc/[0-9]*/comm; }; then
             tail -n 20 /var/log/dockerd.log
             echo "==> Docker does not start"
             exit 1
