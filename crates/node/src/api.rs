@@ -1,6 +1,7 @@
 //! The node as control sees it.
 
 use crate::admit::{self, Verdict};
+use crate::checkpoint::Running;
 use crate::host;
 use crate::node::Node;
 use crate::sandbox::{Driver, Folder, Handle, Intent, apply};
@@ -13,10 +14,11 @@ use std::time::Duration;
 use tokio::sync::{broadcast, oneshot};
 use warren_image::Ask;
 use warren_model::egress::EgressPolicy;
-use warren_model::{EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
+use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
 use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest};
 use warren_proto::node::{
-    BuildOrder, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation,
+    BuildOrder, CheckpointState, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError,
+    NodeInfo, Observation,
 };
 use warren_proto::shim::{SetEgress, ShimState, paths};
 
@@ -24,6 +26,9 @@ use warren_proto::shim::{SetEgress, ShimState, paths};
 const CALL_WAIT: Duration = Duration::from_secs(10);
 /// Longest wait for the end of a sandbox; a shim gets a grace period and is killed after it.
 const TERMINATE_WAIT: Duration = Duration::from_secs(30);
+
+/// Longest that a terminate waits for a disk that is being frozen: so a checkpoint that was asked for before is whole.
+const FREEZE_ENDS_WAIT: Duration = Duration::from_secs(6);
 
 /// A node that can be shared: the tasks of its sandboxes hold it too.
 #[derive(Clone)]
@@ -116,6 +121,7 @@ impl NodeApi for SharedNode {
                 }
             }
         };
+        let _ = tokio::time::timeout(FREEZE_ENDS_WAIT, handle.freezing.lock()).await;
         let (done, ended) = oneshot::channel();
         // A closed queue means that it is ending already: then `ended` resolves at once, and the live list is the truth.
         let _ = handle.terminate.send((reason, message.to_owned(), done)).await;
@@ -246,5 +252,29 @@ impl NodeApi for SharedNode {
 
     fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String {
         self.0.token_key.sign(id, expires_at_ms)
+    }
+    async fn checkpoint(&self, sandbox: &SandboxId, id: &CheckpointId) -> Result<(), NodeError> {
+        let (handle, shim) = self.shim(sandbox)?;
+        let running = Running {
+            id: sandbox.clone(),
+            shim,
+            vm: self.0.sandboxes_dir().join(sandbox.as_str()).join(warren_shim::VM_DIR),
+            image_digest: handle.observation().image_digest,
+        };
+        let (checkpoints, id, problem_of) = (self.0.services.checkpoints.clone(), id.clone(), sandbox.clone());
+        // In a task of its own: what has begun goes on to its end even if the caller goes away.
+        let begun = tokio::spawn(async move {
+            let _turn = handle.freezing.lock().await;
+            checkpoints.begin(id, running).await
+        });
+        begun.await.unwrap_or_else(|error| Err(NodeError::NoAnswer { id: problem_of, problem: error.to_string() }))
+    }
+
+    async fn checkpoint_state(&self, id: &CheckpointId) -> Option<CheckpointState> {
+        self.0.services.checkpoints.state(id).await
+    }
+
+    async fn remove_checkpoint(&self, id: &CheckpointId) -> Result<(), ImageError> {
+        self.0.services.checkpoints.remove(id).await
     }
 }

@@ -86,6 +86,8 @@ pub struct Vm {
     dir: PathBuf,
     dir_fd: OwnedFd,
     exchange: File,
+    /// Files of the root disk's layers, the lowest first.
+    pub(crate) layers: Vec<PathBuf>,
 }
 
 impl Vm {
@@ -127,7 +129,8 @@ impl Vm {
         let stream = UnixStream::from_std(ours).map_err(SpawnError::Socket)?;
         match tokio::time::timeout(GREETING_WAIT_MAX, Qmp::start(stream)).await {
             Ok(Ok((qmp, events))) => {
-                Ok((Vm { child, qmp, events, dir: dir.to_owned(), dir_fd, exchange }, stdout, stderr))
+                let layers = vec![config.files.root_overlay.clone()];
+                Ok((Vm { child, qmp, events, dir: dir.to_owned(), dir_fd, exchange, layers }, stdout, stderr))
             }
             Ok(Err(_)) | Err(_) => {
                 let _ = child.start_kill();

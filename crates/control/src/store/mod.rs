@@ -13,6 +13,7 @@
 //! | `images` | tags that people and teams own, each with the digest that it leads to | one look-up a create |
 //! | `image_artifacts` | digests whose bytes the node is to keep | rare |
 //! | `image_builds` | what makes tags lead somewhere, and the intent to finish it; 7 days after its end | a few updates a build |
+//! | `checkpoints` | disks at one moment: the intent to make one durable or to let it go, and what it became; deleted ones 7 days | one insert and two updates each |
 //! | `idempotency_keys` | a repeated create answers the same sandbox, 24 hours long | one upsert a create |
 //!
 //! Not stored: what the node is the authority on (processes, sockets, image builds), and secrets in clear.
@@ -27,6 +28,7 @@ mod account;
 mod artifact;
 mod build;
 mod build_begin;
+mod checkpoint;
 mod credential;
 mod error;
 #[cfg(test)]
@@ -47,6 +49,7 @@ mod secret;
 pub(crate) use account::{Membership, User};
 pub(crate) use build::{BuildRow, Moved};
 pub(crate) use build_begin::{Begun, Terms};
+pub(crate) use checkpoint::{CheckpointRow, CheckpointStage, NewCheckpoint, Taken};
 pub(crate) use credential::CredentialRow;
 pub(crate) use error::StoreError;
 pub(crate) use image::ImageRow;

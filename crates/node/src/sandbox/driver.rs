@@ -4,6 +4,7 @@ use super::arriving::{self, ArrivingDisk, Source};
 use super::disk::Plan;
 use super::uids::{TakenUid, Uids};
 use super::{Activity, Event, Folder, Intent, apply};
+use crate::checkpoint::Checkpoints;
 use crate::ended::{Ended, EndedRecords};
 use crate::expiry::{self, Clocks};
 use crate::host::{now_ms, random};
@@ -47,6 +48,7 @@ pub(crate) struct Services {
     pub(crate) warren: PathBuf,
     pub(crate) machine: Machine,
     pub(crate) images: warren_image::Store,
+    pub(crate) checkpoints: Arc<Checkpoints>,
     pub(crate) templates: Arc<Templates>,
     /// Starts that may run at once.
     pub(crate) starts: Semaphore,
@@ -70,6 +72,8 @@ pub(crate) struct Handle {
     pub(crate) activity: Activity,
     pub(crate) terminate: mpsc::Sender<Termination>,
     pub(crate) memory_mib: u64,
+    /// Held while its disk is being frozen.
+    pub(crate) freezing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Handle {
@@ -130,6 +134,7 @@ impl Driver {
             activity: Activity::new(),
             terminate,
             memory_mib: intent.shape.memory_mib,
+            freezing: Arc::default(),
         };
         let driver = Driver {
             id,
