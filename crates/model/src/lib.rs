@@ -13,6 +13,6 @@ mod spec;
 
 pub use access::{ImageAccess, Login};
 pub use checkpoint::{BadCheckpointId, CheckpointId};
-pub use id::{BadId, SandboxId};
+pub use id::{BadId, SandboxId, SnapshotId};
 pub use lifecycle::{EndReason, ErrorType, Status};
 pub use spec::{BadSpec, SandboxSpec, Shape, StartCommand, limits};

@@ -1,10 +1,9 @@
 //! The node as control sees it.
 
 use crate::admit::{self, Verdict};
-use crate::checkpoint::Running;
 use crate::host;
 use crate::node::Node;
-use crate::sandbox::{Driver, Folder, Handle, Intent, apply};
+use crate::sandbox::{Driver, Folder, Handle, Intent, Order, apply};
 use crate::shim_client::ShimClient;
 use async_trait::async_trait;
 use hyper::Method;
@@ -14,11 +13,11 @@ use std::time::Duration;
 use tokio::sync::{broadcast, oneshot};
 use warren_image::Ask;
 use warren_model::egress::EgressPolicy;
-use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
+use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
 use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest};
 use warren_proto::node::{
     BuildOrder, CheckpointState, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError,
-    NodeInfo, Observation,
+    NodeInfo, Observation, SnapshotError, SnapshotInfo,
 };
 use warren_proto::shim::{SetEgress, ShimState, paths};
 
@@ -26,9 +25,6 @@ use warren_proto::shim::{SetEgress, ShimState, paths};
 const CALL_WAIT: Duration = Duration::from_secs(10);
 /// Longest wait for the end of a sandbox; a shim gets a grace period and is killed after it.
 const TERMINATE_WAIT: Duration = Duration::from_secs(30);
-
-/// Longest that a terminate waits for a disk that is being frozen: so a checkpoint that was asked for before is whole.
-const FREEZE_ENDS_WAIT: Duration = Duration::from_secs(6);
 
 /// A node that can be shared: the tasks of its sandboxes hold it too.
 #[derive(Clone)]
@@ -77,6 +73,48 @@ impl SharedNode {
     }
 }
 
+impl SharedNode {
+    /// Hands an order to the sandbox's owner.
+    pub(crate) async fn order(&self, id: &SandboxId, order: Order) -> Result<(), SnapshotError> {
+        let handle = self.handle(id).map_err(|error| match error {
+            NodeError::NotRunning { id, status } => not_now(&id, status),
+            _ => SnapshotError::NoSandbox(id.clone()),
+        })?;
+        let seen = handle.observation();
+        if !matches!(seen.status, Status::Running | Status::Paused) {
+            return Err(not_now(id, seen.status));
+        }
+        if seen.status == Status::Paused && matches!(order, Order::Resume(_) | Order::Reset(..)) {
+            let host = host::measure(&self.0.config.data_dir);
+            let promised = self.0.known().promised();
+            if let Verdict::Full(problem) | Verdict::Never(problem) = admit::admit(&host, &promised, handle.shape) {
+                return Err(SnapshotError::Conflict { id: id.clone(), status: seen.status, problem });
+            }
+        }
+        handle.orders.send(order).await.map_err(|_| not_now(id, handle.observation().status))
+    }
+
+    /// What the owner says; a sandbox that ends meanwhile says nothing.
+    pub(crate) async fn answered<T>(
+        &self,
+        id: &SandboxId,
+        answer: oneshot::Receiver<Result<T, SnapshotError>>,
+    ) -> Result<T, SnapshotError> {
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(not_now(id, self.get(id).await.map_or(Status::Terminated, |seen| seen.status))),
+        }
+    }
+}
+
+fn not_now(id: &SandboxId, status: Status) -> SnapshotError {
+    SnapshotError::Conflict {
+        id: id.clone(),
+        status,
+        problem: "it must be RUNNING, or PAUSED to be reset or resumed".to_owned(),
+    }
+}
+
 fn guest_path(path: &str) -> String {
     format!("{}{path}", paths::GUEST)
 }
@@ -121,7 +159,6 @@ impl NodeApi for SharedNode {
                 }
             }
         };
-        let _ = tokio::time::timeout(FREEZE_ENDS_WAIT, handle.freezing.lock()).await;
         let (done, ended) = oneshot::channel();
         // A closed queue means that it is ending already: then `ended` resolves at once, and the live list is the truth.
         let _ = handle.terminate.send((reason, message.to_owned(), done)).await;
@@ -173,6 +210,8 @@ impl NodeApi for SharedNode {
 
     async fn set_egress(&self, id: &SandboxId, policy: EgressPolicy, generation: u64) -> Result<(), NodeError> {
         let body = SetEgress { policy, generation };
+        let written = self.handle(id)?.folder.write_egress(&body);
+        written.map_err(|e| NodeError::NoAnswer { id: id.clone(), problem: format!("write the policy down: {e}") })?;
         let _: ShimState = self.call(id, Method::PUT, paths::EGRESS, Some(&body)).await?;
         Ok(())
     }
@@ -236,6 +275,39 @@ impl NodeApi for SharedNode {
         self.0.services.images.builds()
     }
 
+    async fn snapshot(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<SnapshotInfo, SnapshotError> {
+        let (reply, answer) = oneshot::channel();
+        self.order(id, Order::Snapshot(snapshot.clone(), reply)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn reset(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        let (done, answer) = oneshot::channel();
+        self.order(id, Order::Reset(snapshot.clone(), done)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn pause(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        let (done, answer) = oneshot::channel();
+        self.order(id, Order::Pause(snapshot.clone(), done)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn resume(&self, id: &SandboxId) -> Result<(), SnapshotError> {
+        let (done, answer) = oneshot::channel();
+        self.order(id, Order::Resume(done)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.0.services.snapshots.list()
+    }
+
+    async fn delete_snapshot(&self, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        let deleted = self.0.services.snapshots.delete(snapshot);
+        deleted.map_err(|e| SnapshotError::Failed(format!("delete snapshot {snapshot}: {e}")))
+    }
+
     fn info(&self) -> NodeInfo {
         let promised = self.0.known().promised();
         NodeInfo {
@@ -253,21 +325,14 @@ impl NodeApi for SharedNode {
     fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String {
         self.0.token_key.sign(id, expires_at_ms)
     }
+
     async fn checkpoint(&self, sandbox: &SandboxId, id: &CheckpointId) -> Result<(), NodeError> {
-        let (handle, shim) = self.shim(sandbox)?;
-        let running = Running {
-            id: sandbox.clone(),
-            shim,
-            vm: self.0.sandboxes_dir().join(sandbox.as_str()).join(warren_shim::VM_DIR),
-            image_digest: handle.observation().image_digest,
-        };
-        let (checkpoints, id, problem_of) = (self.0.services.checkpoints.clone(), id.clone(), sandbox.clone());
-        // In a task of its own: what has begun goes on to its end even if the caller goes away.
-        let begun = tokio::spawn(async move {
-            let _turn = handle.freezing.lock().await;
-            checkpoints.begin(id, running).await
-        });
-        begun.await.unwrap_or_else(|error| Err(NodeError::NoAnswer { id: problem_of, problem: error.to_string() }))
+        let handle = self.handle(sandbox)?;
+        let (reply, answer) = oneshot::channel();
+        let not_running = || NodeError::NotRunning { id: sandbox.clone(), status: handle.observation().status };
+        let sent = handle.orders.send(Order::Checkpoint(id.clone(), reply)).await;
+        sent.map_err(|_| not_running())?;
+        answer.await.unwrap_or_else(|_| Err(not_running()))
     }
 
     async fn checkpoint_state(&self, id: &CheckpointId) -> Option<CheckpointState> {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use warren_model::Shape;
 use warren_proto::guest::{GuestStatus, paths};
-use warren_proto::shim::{Accel, Machine, Template};
+use warren_proto::shim::{Accel, DiskBase, ImageDisk, Machine, Template};
 use warren_shim::channel;
-use warren_vmm::{Backing, MachineFiles, Memory, Vm, VmConfig, create_overlay};
+use warren_vmm::{MachineFiles, Memory, Vm, VmConfig, create_overlay};
 
 /// Longest times for a cold boot until the agent answers, one a try. It takes three seconds under emulation, a dozen on a busy host;
 /// but an emulated kernel of two processors has been seen to hang for good while the host was busy, and then only a new try helps.
@@ -30,14 +30,23 @@ pub(crate) struct TemplateError {
     problem: String,
 }
 
+/// A base template.
+#[derive(Debug, Clone)]
+pub(crate) struct Base {
+    /// Its files.
+    pub(crate) template: Template,
+    /// Names this one boot: another of the same machine has other bytes.
+    pub(crate) id: String,
+}
+
 /// All base templates of this node.
 pub(crate) struct Templates {
     dir: PathBuf,
     machine: Machine,
     suffix: String,
-    /// Gives names of files that nobody will read.
+    /// Makes files that nobody will look into.
     simulated: bool,
-    made: Mutex<HashMap<Shape, Arc<OnceCell<Template>>>>,
+    made: Mutex<HashMap<Shape, Arc<OnceCell<Base>>>>,
 }
 
 impl Templates {
@@ -66,7 +75,7 @@ impl Templates {
     }
 
     /// The template of a shape, made now if there is none.
-    pub(crate) async fn get(self: &Arc<Self>, shape: Shape) -> Result<Template, TemplateError> {
+    pub(crate) async fn get(self: &Arc<Self>, shape: Shape) -> Result<Base, TemplateError> {
         let cell = {
             let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
             made.entry(shape).or_default().clone()
@@ -78,11 +87,18 @@ impl Templates {
         making.await.map_err(|e| failed(e.to_string()))?.map_err(failed)
     }
 
-    async fn find_or_make(&self, shape: Shape) -> Result<Template, String> {
+    async fn find_or_make(&self, shape: Shape) -> Result<Base, String> {
+        let template = self.files(shape).await?;
+        let state = std::fs::read(&template.state).map_err(|e| format!("read the device state: {e}"))?;
+        // Clocks and random numbers of the boot are in it.
+        Ok(Base { template, id: short_digest(&state) })
+    }
+
+    async fn files(&self, shape: Shape) -> Result<Template, String> {
         let name = format!("{}x{}{}", shape.vcpus, shape.memory_mib, self.suffix);
         let dir = self.dir.join(&name);
-        let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state") };
-        if self.simulated || dir.join("shape.json").exists() {
+        let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state"), lent: None };
+        if dir.join("shape.json").exists() {
             return Ok(files(&dir));
         }
         let draft = self.dir.join(format!("{name}.draft"));
@@ -90,7 +106,10 @@ impl Templates {
         std::fs::create_dir(&draft).map_err(|e| format!("make {}: {e}", draft.display()))?;
         tracing::info!(vcpus = shape.vcpus, memory_mib = shape.memory_mib, "making a base template");
         let started = std::time::Instant::now();
-        let made = self.make(shape, &draft, &files(&draft)).await;
+        let made = match self.simulated {
+            true => empty(&files(&draft)),
+            false => self.make(shape, &draft, &files(&draft)).await,
+        };
         let kept = made.and_then(|()| {
             let shape_json = serde_json::to_vec(&shape).map_err(|e| e.to_string())?;
             write_whole(&draft.join("shape.json"), &shape_json).map_err(|e| e.to_string())?;
@@ -126,11 +145,19 @@ impl Templates {
         for scrap in ["root.raw", "root.qcow2"] {
             let _ = std::fs::remove_file(dir.join(scrap));
         }
-        tokio::task::spawn_blocking(move || memory.sync_all())
+        let state = std::fs::File::open(&template.state).map_err(|e| e.to_string())?;
+        tokio::task::spawn_blocking(move || memory.sync_all().and_then(|()| state.sync_all()))
             .await
             .map_err(|e| e.to_string())?
             .map_err(|e| e.to_string())
     }
+}
+
+fn empty(template: &Template) -> Result<(), String> {
+    [&template.memory, &template.state]
+        .into_iter()
+        .try_for_each(|file| std::fs::write(file, ""))
+        .map_err(|e| e.to_string())
 }
 
 /// Boots a guest without an image until its agent answers, and closes the channel again.
@@ -147,11 +174,12 @@ pub(crate) async fn boot(
     std::fs::File::create(&raw).and_then(|f| f.set_len(EMPTY_DISK_LEN)).map_err(text)?;
     let overlay = dir.join("root.qcow2");
     let _ = std::fs::remove_file(&overlay);
-    create_overlay(&overlay, Backing::Raw(&raw), EMPTY_DISK_LEN, &[]).map_err(|e| e.to_string())?;
+    create_overlay(&overlay, EMPTY_DISK_LEN, &[]).map_err(|e| e.to_string())?;
+    let root_base = DiskBase { image: ImageDisk::Raw(raw), layers: Vec::new() };
     let config = VmConfig {
         machine: machine.clone(),
         shape,
-        files: MachineFiles { root_overlay: overlay, memory },
+        files: MachineFiles { root_overlay: overlay, root_base, memory },
         incoming: false,
     };
     // The far end of the network is held open and silent.

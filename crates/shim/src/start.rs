@@ -3,7 +3,7 @@
 use crate::DISK_FILE;
 use crate::channel::{self, Channel, ChannelError};
 use crate::console::Console;
-use crate::exchange::Exchange;
+use crate::exchange::{self, Exchange};
 use crate::guest::{self, AskError};
 use crate::{jail, network};
 use hyper::Method;
@@ -89,9 +89,12 @@ pub(crate) async fn start(
     spawned(vm.pid());
     let vm = parts.vm.insert(vm);
     steps.done("spawn");
+    let lost = put_back_lent(boot, vm).map_err(StartError::Exchange)?;
     if let Some(template) = &boot.template {
         vm.load(&template.state).await?;
-        vm.announce_root_size(Path::new(DISK_FILE)).await?;
+        if template.lent.is_none() {
+            vm.announce_root_size(Path::new(DISK_FILE)).await?;
+        }
         steps.done("load");
     }
     let wait = if boot.template.is_some() { RESTORED_AGENT_WAIT } else { BOOTED_AGENT_WAIT };
@@ -104,7 +107,15 @@ pub(crate) async fn start(
     steps.ms.extend(done.steps_ms.into_iter().take(64).map(|(name, ms)| (format!("guest.{name}"), ms)));
     let exchange =
         if done.has_exchange { Some(vm.exchange().try_clone().map_err(StartError::Exchange)?) } else { None };
-    Ok(Started { channel, exchange: exchange.map(Exchange::new), steps_ms: steps.ms })
+    Ok(Started { channel, exchange: exchange.map(|memory| Exchange::new(memory, &lost)), steps_ms: steps.ms })
+}
+
+/// Before a machine goes on from a snapshot: its exchange disk is as its transfers left it. Which pieces they had.
+fn put_back_lent(boot: &Boot, vm: &Vm) -> std::io::Result<Vec<u32>> {
+    let Some(lent) = boot.template.as_ref().and_then(|template| template.lent.as_ref()) else { return Ok(Vec::new()) };
+    let bytes = lent.bytes.as_ref().map_or_else(|| Ok(Vec::new()), std::fs::read)?;
+    exchange::put_back(vm.exchange(), &lent.pieces, &bytes)?;
+    Ok(lent.pieces.clone())
 }
 
 fn vm_config(boot: &Boot) -> VmConfig {
@@ -115,7 +126,7 @@ fn vm_config(boot: &Boot) -> VmConfig {
     VmConfig {
         machine: boot.machine.clone(),
         shape: boot.shape,
-        files: MachineFiles { root_overlay: DISK_FILE.into(), memory },
+        files: MachineFiles { root_overlay: DISK_FILE.into(), root_base: boot.disk.clone(), memory },
         incoming: boot.template.is_some(),
     }
 }

@@ -1,10 +1,11 @@
 //! From a machine's description to QEMU's argv. Pure.
 
+use crate::disk::overlay_node;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use warren_model::Shape;
 use warren_proto::guest::exchange;
-use warren_proto::shim::{Accel, Machine};
+use warren_proto::shim::{Accel, DiskBase, ImageDisk, Machine};
 
 /// Descriptors that QEMU inherits, by number.
 pub(crate) mod fd {
@@ -17,6 +18,9 @@ pub(crate) mod fd {
     /// The file that memory starts from, open for reading.
     pub(crate) const MEMORY: i32 = 6;
 }
+
+/// The node that the guest's root disk is at the start.
+pub(crate) const ROOT_NODE: &str = "root";
 
 /// Bytes of translated code that one emulated VM may keep, MiB. QEMU's own default grows with guest memory.
 const TRANSLATION_CACHE_MIB: u32 = 128;
@@ -37,6 +41,8 @@ pub enum Memory {
 pub struct MachineFiles {
     /// qcow2 overlay that becomes the guest's root.
     pub root_overlay: PathBuf,
+    /// What it lies on.
+    pub root_base: DiskBase,
     /// Guest memory.
     pub memory: Memory,
 }
@@ -129,14 +135,9 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
         ]),
     );
     add("-device", "virtio-blk-device,drive=tools,serial=tools".into());
-    add(
-        "-blockdev",
-        joined(&[
-            &"driver=qcow2,node-name=root,discard=unmap,detect-zeroes=unmap,file.driver=file,file.locking=off,file.filename=",
-            &escaped(&config.files.root_overlay),
-        ]),
-    );
-    add("-device", "virtio-blk-device,drive=root,serial=root,num-queues=1".into());
+    let root = overlay_node(ROOT_NODE, &config.files.root_overlay, &config.files.root_base);
+    add("-blockdev", root.to_string().into());
+    add("-device", format!("virtio-blk-device,drive={ROOT_NODE},serial=root,num-queues=1").into());
     add("-add-fd", format!("fd={},set=1,opaque=exchange", fd::EXCHANGE).into());
     add(
         "-blockdev",
@@ -153,6 +154,8 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
     add("-chardev", format!("socket,id=qmp,fd={}", fd::QMP).into());
     add("-mon", "chardev=qmp,mode=control".into());
     add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".into());
+    // Memory is never part of a device state, and the configuration that would be is that of our own argv.
+    add("-global", "migration.send-configuration=off".into());
     if config.incoming {
         add("-incoming", "defer".into());
     }
@@ -175,7 +178,8 @@ pub fn machine_identity(machine: &Machine) -> String {
         accel: machine.accel,
         tsc_khz: machine.tsc_khz.map(|khz| (khz + RATE_STEP_KHZ / 2) / RATE_STEP_KHZ * RATE_STEP_KHZ),
     };
-    let files = MachineFiles { root_overlay: PathBuf::new(), memory: Memory::Anonymous };
+    let root_base = DiskBase { image: ImageDisk::Raw(PathBuf::new()), layers: Vec::new() };
+    let files = MachineFiles { root_overlay: PathBuf::new(), root_base, memory: Memory::Anonymous };
     let config = VmConfig { machine, shape: Shape { vcpus: 1, memory_mib: 1 }, files, incoming: false };
     argv(&config).join(std::ffi::OsStr::new("\n")).to_string_lossy().into_owned()
 }
@@ -196,7 +200,8 @@ mod tests {
             tools_disk: "/t,x".into(),
             tsc_khz: Some(2_000_000),
         };
-        let files = MachineFiles { root_overlay: "disk.qcow2".into(), memory };
+        let root_base = DiskBase { image: ImageDisk::Raw("/i".into()), layers: Vec::new() };
+        let files = MachineFiles { root_overlay: "disk.qcow2".into(), root_base, memory };
         VmConfig { machine, shape: Shape { vcpus: 2, memory_mib: 512 }, files, incoming }
     }
 

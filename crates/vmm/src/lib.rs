@@ -4,18 +4,22 @@
 #![deny(unsafe_code)]
 
 mod cmdline;
-mod layers;
+mod delta;
+mod disk;
+mod memory;
 mod overlay;
 mod qmp;
+mod snapshot;
 mod state;
 #[allow(unsafe_code)]
 mod sys;
 mod vm;
 
 pub use cmdline::{MachineFiles, Memory, VmConfig, machine_identity};
-pub use layers::FrozenLayer;
-pub use overlay::{Backing, OVERLAY_PIECE, OverlayError, create_overlay};
+pub use delta::{Delta, DeltaError};
+pub use overlay::{OVERLAY_PIECE, OverlayError, create_overlay};
 pub use qmp::{Event, Qmp, QmpError};
+pub use snapshot::{Snapshot, SnapshotFiles};
 pub use vm::{GUEST_SOCKET, SpawnError, Vm, VmError};
 
 /// Rate of the host's time stamp counter, kHz, for [`warren_proto::shim::Machine::tsc_khz`]. Takes 50 ms.

@@ -1,9 +1,10 @@
-use crate::cmdline::{Memory, VmConfig, argv, fd};
+use crate::cmdline::{Memory, ROOT_NODE, VmConfig, argv, fd};
 use crate::qmp::{Event, Qmp, QmpError};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -66,6 +67,9 @@ pub enum VmError {
     /// It did not end in time.
     #[error("timed out: {0}")]
     Slow(&'static str),
+    /// Its memory does not start from a file, so that nobody can tell what changed.
+    #[error("a VM that was not started from a template has no snapshots")]
+    NoPrivateMemory,
     /// QEMU could not use the saved device state.
     #[error("QEMU could not load or save the device state")]
     StateRefused,
@@ -86,8 +90,12 @@ pub struct Vm {
     dir: PathBuf,
     dir_fd: OwnedFd,
     exchange: File,
-    /// Files of the root disk's layers, the lowest first.
-    pub(crate) layers: Vec<PathBuf>,
+    /// Of the file that its private memory starts from.
+    pub(crate) memory_inode: Option<u64>,
+    /// Overlays of its root disk so far, relative to the folder; the last is written to.
+    pub(crate) overlays: Vec<PathBuf>,
+    /// The node of the last.
+    pub(crate) top: String,
 }
 
 impl Vm {
@@ -113,8 +121,11 @@ impl Vm {
             FdMapping { parent_fd: net, child_fd: fd::NET },
             FdMapping { parent_fd: theirs_of_exchange, child_fd: fd::EXCHANGE },
         ];
+        let mut memory_inode = None;
         if let Memory::Private(file) = &config.files.memory {
-            let opened = File::open(file).map_err(|source| SpawnError::Memory { path: file.clone(), source })?;
+            let failed = |source| SpawnError::Memory { path: file.clone(), source };
+            let opened = File::open(file).map_err(failed)?;
+            memory_inode = Some(opened.metadata().map_err(failed)?.ino());
             mappings.push(FdMapping { parent_fd: opened.into(), child_fd: fd::MEMORY });
         }
         let exec_failed = |source| SpawnError::Exec { program: config.machine.qemu.display().to_string(), source };
@@ -129,8 +140,9 @@ impl Vm {
         let stream = UnixStream::from_std(ours).map_err(SpawnError::Socket)?;
         match tokio::time::timeout(GREETING_WAIT_MAX, Qmp::start(stream)).await {
             Ok(Ok((qmp, events))) => {
-                let layers = vec![config.files.root_overlay.clone()];
-                Ok((Vm { child, qmp, events, dir: dir.to_owned(), dir_fd, exchange, layers }, stdout, stderr))
+                let (dir, overlays) = (dir.to_owned(), vec![config.files.root_overlay.clone()]);
+                let top = ROOT_NODE.to_owned();
+                Ok((Vm { child, qmp, events, dir, dir_fd, exchange, memory_inode, overlays, top }, stdout, stderr))
             }
             Ok(Err(_)) | Err(_) => {
                 let _ = child.start_kill();

@@ -152,6 +152,9 @@ error_codes! {
     Conflict 409 "conflict" "The object exists already or is in the way." "Use another name.";
     IdempotencyConflict 409 "idempotency_conflict" "The idempotency key was used within 24 hours for a different request." "Use a new key for a new request.";
     NotRunning 409 "not_running" "The sandbox does not run, so this cannot be done with it." "Wait for RUNNING, or make a new one.";
+    SnapshotNotReady 409 "snapshot_not_ready" "The snapshot is still being taken, or could not be." "Ask for its state; take another one.";
+    SnapshotIncompatible 409 "snapshot_incompatible" "The snapshot was taken on another version of QEMU, kernel, agent or processor." "Take it again, or restore a checkpoint.";
+    SnapshotFailed 503 "snapshot_failed" "The node, or the guest, could not do it; the sandbox runs on if it ran." "See the message, then repeat.";
     CheckpointNotReady 409 "checkpoint_not_ready" "The checkpoint is pending or failed, so nothing can be made from it." "Wait for DURABLE, or make another one.";
     CheckpointInUse 409 "checkpoint_in_use" "The checkpoint is pending, or the newest of a sandbox that lives, so it is not deleted." "Wait until it is durable, or delete the sandbox first.";
     BodyTooLarge 413 "body_too_large" "The request body is larger than 4 MiB, or a build's context than 2 GiB." "Send less; files go through the gateway's upload.";
