@@ -69,8 +69,10 @@ fn rest(froze: oneshot::Sender<io::Result<()>>, asked: &Receiver<()>, done: ones
         Ok(root) => root,
         Err(errno) => return drop(froze.send(Err(errno.into()))),
     };
-    // Written out before, so that the rest is short.
-    rustix::fs::sync();
+    // Written out before, so that the rest is short. Only this file system: another may hang.
+    if let Err(errno) = rustix::fs::syncfs(&root) {
+        return drop(froze.send(Err(errno.into())));
+    }
     let is_ours = match sys::freeze(root.as_fd()) {
         Ok(()) => true,
         // Somebody in the guest has frozen it already; whoever it was ends that.
