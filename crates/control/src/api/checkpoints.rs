@@ -32,7 +32,18 @@ pub(super) async fn create(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<Checkpoint>, ApiError> {
-    let sandbox = get::find(&cx, &caller, &id).await?;
+    // Noted before anything is looked at, so that a delete that comes a moment later waits for it.
+    let begun = SandboxId::parse(&id).ok().map(|id| (cx.checkpoints.freezing.begin(&id), id));
+    let answer = freeze(&cx, &caller, &id).await;
+    if let Some((begun, sandbox)) = begun {
+        drop(begun);
+        cx.changes.tell(&sandbox);
+    }
+    answer
+}
+
+async fn freeze(cx: &Arc<Context>, caller: &Caller, id: &str) -> Result<Json<Checkpoint>, ApiError> {
+    let sandbox = get::find(cx, caller, id).await?;
     if !sandbox.is_live() || sandbox.status != Status::Running {
         let detail =
             format!("sandbox {} is {}: only a running one has a disk to freeze", sandbox.id, sandbox.status.as_str());
@@ -52,9 +63,9 @@ pub(super) async fn create(
     match cx.node.checkpoint(&sandbox.id, &id).await {
         Ok(()) => {
             cx.tasks.spawn(driver::follow(cx.clone(), id));
-            Ok(Json(show::checkpoint(row)))
+            Ok(Json(show::checkpoint(*row)))
         }
-        Err(error) => Err(refused(&cx, &id, error).await?),
+        Err(error) => Err(refused(cx, &id, error).await?),
     }
 }
 

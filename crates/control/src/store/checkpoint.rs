@@ -70,7 +70,7 @@ pub(crate) struct NewCheckpoint<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Taken {
     /// The row is there, pending.
-    New(CheckpointRow),
+    New(Box<CheckpointRow>),
     /// The sandbox has as many as it may have.
     TooMany,
 }
@@ -125,7 +125,7 @@ impl Store {
         .execute(&mut *tx)
         .await?;
         tx.commit().await?;
-        Ok(Taken::New(row))
+        Ok(Taken::New(Box::new(row)))
     }
 
     /// Takes back an intent of which the node has nothing.
