@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod checkpoint;
 pub mod egress;
 mod id;
 mod lifecycle;
@@ -11,6 +12,7 @@ pub mod reference;
 mod spec;
 
 pub use access::{ImageAccess, Login};
+pub use checkpoint::{BadCheckpointId, CheckpointId};
 pub use id::{BadId, SandboxId, SnapshotId};
 pub use lifecycle::{EndReason, ErrorType, Status};
 pub use spec::{BadSpec, SandboxSpec, Shape, StartCommand, limits};

@@ -16,11 +16,11 @@ use std::time::Duration;
 use tokio::sync::{broadcast, oneshot};
 use warren_image::Ask;
 use warren_model::egress::EgressPolicy;
-use warren_model::{EndReason, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
+use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
 use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest};
 use warren_proto::node::{
-    BuildOrder, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation,
-    SnapshotError, SnapshotInfo,
+    BuildOrder, CheckpointState, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError,
+    NodeInfo, Observation, SnapshotError, SnapshotInfo,
 };
 use warren_proto::shim::{SetEgress, ShimState, paths};
 
@@ -348,6 +348,23 @@ impl NodeApi for SharedNode {
 
     fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String {
         self.0.token_key.sign(id, expires_at_ms)
+    }
+
+    async fn checkpoint(&self, sandbox: &SandboxId, id: &CheckpointId) -> Result<(), NodeError> {
+        let handle = self.handle(sandbox)?;
+        let (reply, answer) = oneshot::channel();
+        let not_running = || NodeError::NotRunning { id: sandbox.clone(), status: handle.observation().status };
+        let sent = handle.orders.send(Order::Checkpoint(id.clone(), reply)).await;
+        sent.map_err(|_| not_running())?;
+        answer.await.unwrap_or_else(|_| Err(not_running()))
+    }
+
+    async fn checkpoint_state(&self, id: &CheckpointId) -> Option<CheckpointState> {
+        self.0.services.checkpoints.state(id).await
+    }
+
+    async fn remove_checkpoint(&self, id: &CheckpointId) -> Result<(), ImageError> {
+        self.0.services.checkpoints.remove(id).await
     }
 
     async fn open_build(&self, builder: &SandboxId, order: &BuildOrder) -> Result<String, ImageError> {

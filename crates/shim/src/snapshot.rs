@@ -2,6 +2,7 @@
 
 use crate::exchange::Exchange;
 use crate::guest::{self, Guest};
+use crate::layer::{frozen_files, successor};
 use hyper::Method;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,17 +35,15 @@ pub(crate) async fn take(vm: &mut Vm, guest: Option<Guest>) -> Result<SnapshotTa
         snapshot.write()
     });
     written.await.map_err(|e| e.to_string())?.map_err(|e| format!("write the snapshot: {e}"))?;
-    let layers = vm.overlays().split_last().map_or(&[][..], |(_, frozen)| frozen);
-    let layers = layers.iter().map(|layer| layer.to_string_lossy().into_owned()).collect();
     tracing::info!(paused_ms, pages, "snapshot taken");
-    Ok(SnapshotTaken { paused_ms, pages, lent, layers })
+    Ok(SnapshotTaken { paused_ms, pages, lent, layers: frozen_files(vm) })
 }
 
 type Taken = (warren_vmm::Snapshot, (Vec<u32>, Vec<u8>));
 
 async fn snapshot(vm: &mut Vm, exchange: Option<&Exchange>) -> Result<Taken, String> {
     let (state, delta) = (path(files::STATE), path(files::DELTA));
-    let successor = PathBuf::from(format!("disk.{}.qcow2", vm.overlays().len()));
+    let successor = successor(vm);
     // What an earlier try left that failed.
     let _ = std::fs::remove_file(&successor);
     let files = SnapshotFiles { state: &state, delta: &delta, successor: &successor };

@@ -90,9 +90,7 @@ impl Vm {
             }
             Err(error) => {
                 if self.top != node {
-                    // Not in use: it can go.
-                    let _ = self.qmp().execute("blockdev-del", json!({ "node-name": node })).await;
-                    let _ = std::fs::remove_file(self.dir().join(files.successor));
+                    self.forget_successor(&node, files.successor).await;
                 }
                 Err(error)
             }
@@ -126,7 +124,11 @@ impl Vm {
     /// Freezes the disk alone: the overlay that is written to gets a successor. What the guest has not written is not in it.
     pub async fn freeze_disk(&mut self, successor: &Path) -> Result<(), VmError> {
         let node = self.prepare_successor(successor).await?;
-        self.switch_to(&node, successor).await
+        let switched = self.switch_to(&node, successor).await;
+        if switched.is_err() {
+            self.forget_successor(&node, successor).await;
+        }
+        switched
     }
 
     /// The overlays that this VM has written to since its start, the lowest first, relative to its folder; all but the last are frozen.
@@ -148,6 +150,12 @@ impl Vm {
                 Err(error.into())
             }
         }
+    }
+
+    /// Removes an overlay that is not in use.
+    async fn forget_successor(&self, node: &str, successor: &Path) {
+        let _ = self.qmp().execute("blockdev-del", json!({ "node-name": node })).await;
+        let _ = std::fs::remove_file(self.dir().join(successor));
     }
 
     async fn switch_to(&mut self, node: &str, successor: &Path) -> Result<(), VmError> {

@@ -1,5 +1,7 @@
 //! Names of ours on the node. They are owned names, which no registry is ever asked for, of owners that cannot be.
 
+use warren_proto::node::is_checkpoint_image;
+
 /// Before the digest of a pinned artifact.
 const PINS: &str = "prime/_artifact/";
 /// Before the id of a build whose result has no tag yet.
@@ -24,7 +26,7 @@ pub(crate) fn build_of(name: &str) -> Option<&str> {
 
 /// Whether a name of the node is one of these.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    name.starts_with(PINS) || name.starts_with(BUILDS)
+    name.starts_with(PINS) || name.starts_with(BUILDS) || is_checkpoint_image(name)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@
 //! | `images` | tags that people and teams own, each with the digest that it leads to | one look-up a create |
 //! | `image_artifacts` | digests whose bytes the node is to keep | rare |
 //! | `image_builds` | what makes tags lead somewhere, and the intent to finish it; 7 days after its end | a few updates a build |
+//! | `checkpoints` | disks at one moment: the intent to make one durable or to let it go, and what it became; deleted ones 7 days | one insert and two updates each |
 //! | `idempotency_keys` | a repeated create answers the same sandbox, 24 hours long | one upsert a create |
 //!
 //! Not stored: what the node is the authority on (processes, sockets, image builds), and secrets in clear.
@@ -30,6 +31,7 @@ mod app_template;
 mod artifact;
 mod build;
 mod build_begin;
+mod checkpoint;
 mod credential;
 mod error;
 #[cfg(test)]
@@ -52,6 +54,7 @@ pub(crate) use account::{Membership, User};
 pub(crate) use app_template::TemplateRow;
 pub(crate) use build::{BuildRow, Moved};
 pub(crate) use build_begin::{Begun, Terms};
+pub(crate) use checkpoint::{CheckpointRow, CheckpointStage, NewCheckpoint, Taken};
 pub(crate) use credential::CredentialRow;
 pub(crate) use error::StoreError;
 pub(crate) use image::ImageRow;

@@ -21,6 +21,7 @@ mod flight;
 mod gc;
 mod import;
 mod index;
+mod layered;
 mod lease;
 mod make;
 mod pin;
@@ -28,6 +29,7 @@ mod quota;
 mod rescue;
 
 pub use ensure::Ask;
+pub use layered::Layered;
 pub use lease::Lease;
 
 use crate::chunks::{Chunks, Disk};

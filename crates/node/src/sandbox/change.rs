@@ -10,8 +10,8 @@ use hyper::Method;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use warren_model::{EndReason, SnapshotId};
-use warren_proto::node::{SnapshotError, SnapshotInfo};
+use warren_model::{CheckpointId, EndReason, SnapshotId};
+use warren_proto::node::{NodeError, SnapshotError, SnapshotInfo};
 use warren_proto::shim::{ShimState, SnapshotTaken, paths};
 
 /// Longest time for a shim to take a snapshot: gigabytes of changed memory go to the disk.
@@ -21,6 +21,8 @@ const SNAPSHOT_WAIT: Duration = Duration::from_secs(300);
 pub(crate) enum Order {
     /// A snapshot; the machine goes on.
     Snapshot(SnapshotId, oneshot::Sender<Result<SnapshotInfo, SnapshotError>>),
+    /// Its disk as it is now, as a checkpoint; the machine goes on.
+    Checkpoint(CheckpointId, oneshot::Sender<Result<(), NodeError>>),
     /// Back to a snapshot of its own.
     Reset(SnapshotId, Done),
     /// A snapshot, and the end of the machine.
@@ -37,6 +39,7 @@ impl Driver {
                 let taken = self.snapshot(client, &id).await?;
                 let _ = reply.send(taken.and_then(|record| record.info().ok_or(SnapshotError::NoSnapshot(id))));
             }
+            Order::Checkpoint(id, reply) => self.checkpoint(client, id, reply).await?,
             Order::Reset(id, done) => match self.own_snapshot(&id) {
                 Ok(()) => return Ok(Some((Turn::Resetting(id), done))),
                 Err(error) => drop(done.send(Err(error))),
@@ -54,6 +57,10 @@ impl Driver {
     pub(super) fn obey_at_rest(&mut self, order: Order) -> Option<(Turn, Done)> {
         match order {
             Order::Snapshot(_, reply) => drop(reply.send(Err(self.conflict("it must run; resume it first")))),
+            Order::Checkpoint(_, reply) => {
+                let status = self.handle.observation().status;
+                drop(reply.send(Err(NodeError::NotRunning { id: self.id.clone(), status })));
+            }
             Order::Pause(_, done) => drop(done.send(Err(self.conflict("it is paused already")))),
             Order::Reset(id, done) => match self.own_snapshot(&id) {
                 Ok(()) => return Some((Turn::Resetting(id), done)),

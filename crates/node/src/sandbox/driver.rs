@@ -5,6 +5,7 @@ use super::change::Order;
 use super::folder::Turn;
 use super::uids::{TakenUid, Uids};
 use super::{Activity, Event, Folder, Intent, apply};
+use crate::checkpoint::Checkpoints;
 use crate::ended::{Ended, EndedRecords};
 use crate::expiry::{self, Clocks};
 use crate::host::now_ms;
@@ -37,6 +38,7 @@ pub(crate) struct Services {
     pub(crate) warren: PathBuf,
     pub(crate) machine: Machine,
     pub(crate) images: warren_image::Store,
+    pub(crate) checkpoints: Arc<Checkpoints>,
     pub(crate) templates: Arc<Templates>,
     pub(crate) snapshots: Arc<Snapshots>,
     /// Starts that may run at once.
@@ -266,11 +268,19 @@ impl Driver {
     pub(super) async fn unless_terminated<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Over> {
         tokio::select! {
             biased;
-            Some((reason, message, done)) = self.terminations.recv() => {
-                self.waiters.push(done);
-                Err(Over { reason, message })
-            }
+            over = self.terminated() => Err(over),
             value = work => Ok(value),
+        }
+    }
+
+    /// Waits until somebody wants the sandbox ended.
+    pub(super) async fn terminated(&mut self) -> Over {
+        match self.terminations.recv().await {
+            Some((reason, message, done)) => {
+                self.waiters.push(done);
+                Over { reason, message }
+            }
+            None => std::future::pending().await,
         }
     }
 

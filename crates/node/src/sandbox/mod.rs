@@ -3,6 +3,7 @@
 mod activity;
 mod arriving;
 mod change;
+mod checkpoint;
 mod disk;
 mod driver;
 mod folder;

@@ -16,7 +16,7 @@ mod tend;
 
 pub(crate) use app_template::key as template_key;
 pub(crate) use record::Record;
-pub(crate) use take::TakenFrom;
+pub(crate) use take::{TakenFrom, open_folder, take};
 
 use crate::ended::write_whole;
 use crate::sealed::SealedMemories;

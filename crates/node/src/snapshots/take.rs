@@ -58,15 +58,16 @@ impl Snapshots {
     }
 }
 
-fn open_folder(at: impl std::os::fd::AsFd, path: &Path) -> io::Result<OwnedFd> {
+/// Opens a folder that may be the work of a VMM, following no link.
+pub(crate) fn open_folder(at: impl std::os::fd::AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(at, path, flags, Mode::empty())?)
 }
 
 /// Links a plain file of the VM's folder to `to`, readable by all who are shown it and writable by nobody. Its bytes on disk.
-fn take(folder: &OwnedFd, name: &str, to: &Path) -> io::Result<u64> {
+pub(crate) fn take(folder: &OwnedFd, name: &str, to: &Path) -> io::Result<u64> {
     if name.contains('/') {
-        return Err(io::Error::other("a part of the snapshot has no plain name"));
+        return Err(io::Error::other("a part of the machine has no plain name"));
     }
     let file = rustix::fs::openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let file = File::from(file);

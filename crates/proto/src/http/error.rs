@@ -155,6 +155,8 @@ error_codes! {
     SnapshotNotReady 409 "snapshot_not_ready" "The snapshot is still being taken, or could not be." "Ask for its state; take another one.";
     SnapshotIncompatible 409 "snapshot_incompatible" "The snapshot was taken on another version of QEMU, kernel, agent or processor." "Take it again, or restore a checkpoint.";
     SnapshotFailed 503 "snapshot_failed" "The node, or the guest, could not do it; the sandbox runs on if it ran." "See the message, then repeat.";
+    CheckpointNotReady 409 "checkpoint_not_ready" "The checkpoint is pending or failed, so nothing can be made from it." "Wait for DURABLE, or make another one.";
+    CheckpointInUse 409 "checkpoint_in_use" "The checkpoint is pending, or the newest of a sandbox that lives, so it is not deleted." "Wait until it is durable, or delete the sandbox first.";
     BodyTooLarge 413 "body_too_large" "The request body is larger than 4 MiB, or a build's context than 2 GiB." "Send less; files go through the gateway's upload.";
     InvalidBody 422 "invalid_body" "The body is not JSON of the expected form; `detail` is a list." "Mend the fields that `loc` names.";
     InvalidRequest 422 "invalid_request" "A value is out of bounds or does not fit the others; `detail` is a list." "Mend the fields that `loc` names.";

@@ -29,6 +29,8 @@ pub mod paths {
     pub const TERMINATE: &str = "/v1/terminate";
     /// `PUT` [`super::SetEgress`].
     pub const EGRESS: &str = "/v1/egress";
+    /// `POST` `{}`: freezes the root disk as it is now and lets the machine go on with a new layer; answers [`super::Layers`].
+    pub const LAYER: &str = "/v1/layer";
     /// `POST`, no body: takes a snapshot of the running machine; answers [`super::SnapshotTaken`] once all of it is in files, or a
     /// refusal after which the machine runs on.
     pub const SNAPSHOT: &str = "/v1/snapshot";
@@ -223,4 +225,11 @@ pub struct SetEgress {
     pub policy: EgressPolicy,
     /// Its generation.
     pub generation: u64,
+}
+
+/// Layers of the root disk that are never written again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layers {
+    /// Names of files in the VM's folder, the lowest first. The last is what was frozen just now.
+    pub files: Vec<String>,
 }
