@@ -72,7 +72,7 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
             agent.start_command.powered_off().await;
             answer_json(&mut respond, StatusCode::OK, &serde_json::Map::new());
         }
-        (&Method::POST, paths::SUSPEND) => match agent.freezer.suspend(agent.cgroups.root()) {
+        (&Method::POST, paths::SUSPEND) => match agent.freezer.suspend(agent.cgroups.root()).await {
             Ok(()) => answer_json(&mut respond, StatusCode::OK, &serde_json::Map::new()),
             Err(error) => answer_refusal(&mut respond, Refusal::internal("suspend", error)),
         },

@@ -170,7 +170,7 @@ impl Driver {
                 }
                 Some(reply) = self.requests.snapshot.recv() => {
                     let guest = self.guest.borrow().clone();
-                    let _ = reply.send(snapshot::take(vm, guest).await);
+                    let _ = reply.send(snapshot::take(vm, network.as_ref(), guest).await);
                 }
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
                 Some((kills, last)) = self.requests.oom.recv() => self.apply(Event::OutOfMemory { kills, last }),

@@ -7,7 +7,7 @@ use super::asked::Asked;
 use super::{identity, root, stand_ins};
 use crate::agent::Agent;
 use crate::command::Defaults;
-use crate::report;
+use crate::{generation, report};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -33,7 +33,9 @@ pub(super) fn finish(agent: &Agent) {
     let Some(unfinished) = agent.guest.borrow_mut().unfinished.take() else { return };
     let Unfinished { asked, old_hostname, is_new_root } = unfinished;
     tell("identity", identity::write(&asked, old_hostname.as_deref()));
+    tell("sandbox-id", generation::tell_sandbox(&asked.sandbox_id));
     if is_new_root {
+        tell("generation", generation::link());
         tell("modules", root::mount_modules());
         tell("modprobe", root::provide_modprobe());
     }
@@ -46,7 +48,7 @@ pub(super) fn finish(agent: &Agent) {
     *agent.defaults.borrow_mut() = Some(Rc::new(defaults));
 }
 
-fn tell(what: &str, result: io::Result<()>) {
+pub(super) fn tell(what: &str, result: io::Result<()>) {
     if let Err(error) = result {
         report!("init: {what}: {error}");
     }

@@ -7,6 +7,9 @@ use std::path::Path;
 const HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::\tip6-localnet\n\
                      ff00::\tip6-mcastprefix\nff02::1\tip6-allnodes\nff02::2\tip6-allrouters\n";
 
+/// D-Bus's own copy of the machine id, where it is no link to the other.
+const DBUS_MACHINE_ID: &str = "/var/lib/dbus/machine-id";
+
 /// Writes the files that tell the guest its names: host name, machine id, hosts, name server. In a guest that had another name before, only that name
 /// is replaced in its hosts.
 pub(super) fn write(asked: &Asked, old_hostname: Option<&str>) -> io::Result<()> {
@@ -14,7 +17,11 @@ pub(super) fn write(asked: &Asked, old_hostname: Option<&str>) -> io::Result<()>
         fs::create_dir("/etc")?;
     }
     put("/etc/hostname", &format!("{}\n", asked.hostname))?;
-    put("/etc/machine-id", &format!("{}\n", asked.machine_id))?;
+    let machine_id = format!("{}\n", asked.machine_id);
+    put("/etc/machine-id", &machine_id)?;
+    if fs::symlink_metadata(DBUS_MACHINE_ID).is_ok_and(|found| found.is_file()) {
+        put(DBUS_MACHINE_ID, &machine_id)?;
+    }
     let hosts = match old_hostname {
         Some(old) => rename(&fs::read_to_string("/etc/hosts").unwrap_or_default(), old, &asked.hostname),
         None => {

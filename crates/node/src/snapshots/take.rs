@@ -34,7 +34,7 @@ impl Snapshots {
         }
     }
 
-    /// Takes the files over and writes the record, whose `layers`, `lent` and `stored_bytes` are filled in. What the VM's folder holds may be
+    /// Takes the files over and writes the record, whose `layers`, `lent`, `flows` and `stored_bytes` are filled in. What the VM's folder holds may be
     /// the work of a VMM that a guest has taken over: no link is followed, and only plain files are taken.
     pub(crate) fn complete(&self, mut record: Record, from: &TakenFrom<'_>, taken: &SnapshotTaken) -> io::Result<()> {
         let folder = self.folder(&record.id);
@@ -52,6 +52,7 @@ impl Snapshots {
         }
         record.layers = new.len();
         record.lent = taken.lent.clone();
+        record.flows = taken.flows.clone();
         self.put(record)
     }
 }
