@@ -56,10 +56,10 @@ impl Guest {
         }
     }
 
-    /// Goes on at another network, as a machine does from a snapshot.
-    pub(crate) fn move_to(&mut self, stream: UnixStream) {
-        self.stream = stream;
+    /// Goes on at another network, as a machine does from a snapshot. Its end of the link to the one that it was at.
+    pub(crate) fn move_to(&mut self, stream: UnixStream) -> UnixStream {
         self.received.clear();
+        std::mem::replace(&mut self.stream, stream)
     }
 
     /// Begins to connect; buffers of `size` bytes.

@@ -119,7 +119,7 @@ async fn connections_from_before_a_snapshot_are_reset_after_it() {
 
     let (host, stream) = UnixStream::pair().unwrap();
     let next = Network::start(host, config(), EgressPolicy::open(), 1);
-    guest.move_to(stream);
+    let _source = guest.move_to(stream);
     guest.tcp(busy).send_slice(b"more").unwrap();
     next.reset(&flows);
     assert_eq!(next.open_flows().tcp.len(), 2, "a snapshot taken at once has to know them too");
