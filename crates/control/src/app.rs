@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::reconcile::{Changes, Underway, driver};
 use crate::seal::{KEY_FILE, Sealer};
 use crate::store::{Store, StoreError};
+use crate::templates;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,6 +60,7 @@ impl App {
             changes: Changes::default(),
             underway: Underway::default(),
             snapshots_underway: Underway::default(),
+            templates_nudge: Notify::new(),
             effects: Arc::new(Semaphore::new(driver::EFFECTS_MAX)),
             nudge: Notify::new(),
             node_full: AtomicBool::new(false),
@@ -71,6 +73,7 @@ impl App {
         context.tasks.spawn(driver::observe(context.clone(), observations));
         context.tasks.spawn(driver::reconcile(context.clone()));
         context.tasks.spawn(builds::driver::drive(context.clone()));
+        context.tasks.spawn(templates::drive(context.clone()));
         Ok(App { context, owner_key })
     }
 

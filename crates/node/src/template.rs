@@ -87,6 +87,21 @@ impl Templates {
         making.await.map_err(|e| failed(e.to_string()))?.map_err(failed)
     }
 
+    /// Whether the template `id` of a shape is here: another one of the same shape is another boot.
+    pub(crate) fn has(&self, shape: Shape, id: &str) -> bool {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(base) = made.get(&shape).and_then(|cell| cell.get()) {
+            return base.id == id;
+        }
+        drop(made);
+        let state = self.dir.join(self.name(shape)).join("state");
+        std::fs::read(state).is_ok_and(|state| short_digest(&state) == id)
+    }
+
+    fn name(&self, shape: Shape) -> String {
+        format!("{}x{}{}", shape.vcpus, shape.memory_mib, self.suffix)
+    }
+
     async fn find_or_make(&self, shape: Shape) -> Result<Base, String> {
         let template = self.files(shape).await?;
         let state = std::fs::read(&template.state).map_err(|e| format!("read the device state: {e}"))?;
@@ -95,7 +110,7 @@ impl Templates {
     }
 
     async fn files(&self, shape: Shape) -> Result<Template, String> {
-        let name = format!("{}x{}{}", shape.vcpus, shape.memory_mib, self.suffix);
+        let name = self.name(shape);
         let dir = self.dir.join(&name);
         let files = |dir: &Path| Template {
             memory: dir.join("memory"),

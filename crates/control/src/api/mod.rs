@@ -30,6 +30,7 @@ mod router;
 mod secrets;
 mod show;
 mod snapshots;
+mod templates;
 mod turn;
 
 pub(crate) use error::ApiError;

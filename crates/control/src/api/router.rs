@@ -2,7 +2,7 @@ use super::bound::bounded;
 use super::{
     ApiError, account, admin, batch, create, delete, egress, fork, gateway, get, health, image_build, image_builds,
     image_delete, image_list, image_update, image_upload, images, jobs, list, login, registries, secrets, snapshots,
-    turn,
+    templates, turn,
 };
 use crate::context::Context;
 use axum::Json;
@@ -86,6 +86,9 @@ fn described() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(turn::reset))
         .routes(routes!(turn::pause))
         .routes(routes!(turn::resume))
+        .routes(routes!(templates::create, templates::list))
+        .routes(routes!(templates::get, templates::delete))
+        .routes(routes!(templates::rebuild))
         .routes(routes!(egress::get, egress::put))
         .routes(routes!(batch::status))
         .routes(routes!(jobs::status))

@@ -21,6 +21,7 @@ mod secret;
 mod snapshot;
 mod spec;
 mod status;
+mod template;
 mod timestamp;
 
 pub use account::{
@@ -59,6 +60,7 @@ pub use snapshot::{
 pub use status::{
     ErrorContext, Health, Logs, StatusAnswer, StatusError, StatusErrorCode, StatusQuery, StatusSnapshot, StatusWord,
 };
+pub use template::{NewTemplate, Template, TemplateState, Templates};
 pub use timestamp::{BadTimestamp, Timestamp};
 
 /// Bounds of the public API, each with its unit.
