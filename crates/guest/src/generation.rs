@@ -51,5 +51,6 @@ fn tell(name: &str, text: &str) -> io::Result<()> {
     let path = Path::new(FOLDER).join(name);
     let mut file = File::options().write(true).create(true).truncate(false).open(path)?;
     file.write_all(line.as_bytes())?;
-    file.set_len(line.len() as u64)
+    let len = line.len() as u64;
+    if file.metadata()?.len() > len { file.set_len(len) } else { Ok(()) }
 }

@@ -1,18 +1,21 @@
 //! A snapshot of the running machine, into files in the VM's folder.
 
+use crate::channel::GuestSender;
 use crate::exchange::Exchange;
-use crate::guest::{self, Guest};
+use crate::guest::{self, AskError, Guest};
 use hyper::Method;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use warren_net::NetworkHandle;
-use warren_proto::guest::paths;
+use warren_proto::guest::{NOT_YET, paths};
 use warren_proto::shim::{OpenFlows, SnapshotTaken, files};
 use warren_vmm::{SnapshotFiles, Vm};
 
 /// Longest wait for the agent to freeze what runs, or to let it go on.
 const AGENT_WAIT: Duration = Duration::from_secs(5);
+/// Time until an agent is asked again that still lets its programs stand still after a restore.
+const NOT_YET_WAIT: Duration = Duration::from_millis(20);
 
 /// Takes it. The guest's programs stand still from before the machine's stop on: in who goes on from the snapshot they run again
 /// only once it has its own identity, and here at once. Whatever fails, the machine and its programs run on.
@@ -24,7 +27,11 @@ pub(crate) async fn take(
     let Guest { sender, exchange } = guest.ok_or("the guest takes no requests now")?;
     prepare().map_err(|e| format!("make room for the snapshot: {e}"))?;
     let ask = |path| guest::ask::<serde_json::Value>(sender.clone(), Method::POST, path, None::<&()>, AGENT_WAIT);
-    ask(paths::SUSPEND).await.map_err(|e| e.to_string())?;
+    if let Err(error) = suspend(&sender).await {
+        // It may have come about after we stopped to wait for it.
+        let _ = ask(paths::RESUME).await;
+        return Err(error.to_string());
+    }
     let taken = snapshot(vm, network, exchange.as_ref()).await;
     // An agent that does not answer now will not answer a command either; the next call finds out.
     if let Err(error) = ask(paths::RESUME).await {
@@ -43,6 +50,20 @@ pub(crate) async fn take(
     let layers = layers.iter().map(|layer| layer.to_string_lossy().into_owned()).collect();
     tracing::info!(paused_ms, pages, "snapshot taken");
     Ok(SnapshotTaken { paused_ms, pages, lent, layers, flows })
+}
+
+/// Has all programs stand still, once they all run.
+async fn suspend(sender: &GuestSender) -> Result<(), AskError> {
+    let asked = Instant::now();
+    loop {
+        let path = paths::SUSPEND;
+        match guest::ask::<serde_json::Value>(sender.clone(), Method::POST, path, None::<&()>, AGENT_WAIT).await {
+            Err(AskError::Failed { code, .. }) if code == NOT_YET && asked.elapsed() < AGENT_WAIT => {
+                tokio::time::sleep(NOT_YET_WAIT).await;
+            }
+            other => return other.map(drop),
+        }
+    }
 }
 
 /// What is ours while the machine stands still.

@@ -43,7 +43,10 @@ pub(super) fn finish(agent: &Agent) {
     if !Path::new(&workdir).exists() {
         tell("workdir", fs::create_dir_all(&workdir));
     }
-    let stand_ins = stand_ins::are_needed(asked.env.get("PATH").map(String::as_str));
+    let path = asked.env.get("PATH");
+    // A fork has the files that it has been looked for in.
+    let known = agent.defaults.borrow().as_ref().filter(|old| old.env.get("PATH") == path).map(|old| old.stand_ins);
+    let stand_ins = known.unwrap_or_else(|| stand_ins::are_needed(path.map(String::as_str)));
     let defaults = Defaults { env: asked.env, workdir, user: asked.user, hostname: asked.hostname, stand_ins };
     *agent.defaults.borrow_mut() = Some(Rc::new(defaults));
 }

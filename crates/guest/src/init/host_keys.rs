@@ -20,16 +20,12 @@ const KEYS_MAX: usize = 8;
 
 /// A key file, and what kind of key it holds.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct HostKey {
+struct HostKey {
     path: PathBuf,
     kind: String,
 }
 
-/// The host keys of this machine, those first that are made fastest.
-pub(super) fn found() -> Vec<HostKey> {
-    found_in(Path::new(FOLDER))
-}
-
+/// The host keys in a folder, those first that are made fastest.
 fn found_in(folder: &Path) -> Vec<HostKey> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let key = |entry: fs::DirEntry| {
@@ -44,7 +40,11 @@ fn found_in(folder: &Path) -> Vec<HostKey> {
 
 /// Replaces the keys by new ones, made by the image's own `ssh-keygen`, and lets servers that run read them. Without that program the keys go, and
 /// a server that is started later makes its own, or says that it has none.
-pub(super) async fn renew(agent: &Agent, keys: Vec<HostKey>) {
+pub(super) async fn renew(agent: &Agent) {
+    let keys = found_in(Path::new(FOLDER));
+    if keys.is_empty() {
+        return;
+    }
     // All are gone before the first is made: none may survive because another one failed.
     for HostKey { path, .. } in &keys {
         for path in [path.clone(), public(path)] {

@@ -85,9 +85,11 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
     let is_known = agent.guest.borrow().done.as_ref().is_some_and(|done| done.sandbox_id == asked.sandbox_id);
     let start_command = if is_known { None } else { become_sandbox(agent, asked, &mut steps)? };
     if agent.freezer.is_suspended() {
-        steps.run("go_on", || Ok(go_on(agent, !is_known)))?;
+        agent.freezer.will_resume();
+        tokio::task::spawn_local(go_on(agent.clone(), !is_known));
+    } else {
+        tokio::task::spawn_local(finish_soon(agent.clone(), start_command));
     }
-    tokio::task::spawn_local(finish_soon(agent.clone(), start_command));
     Ok(InitDone { steps_ms: steps.0, has_exchange: agent.exchange.is_some() })
 }
 
@@ -116,25 +118,21 @@ fn become_sandbox(agent: &Agent, asked: Asked, steps: &mut Steps) -> Result<Opti
     Ok(start_command)
 }
 
-/// Lets programs that stand still since a snapshot go on, once the machine is told apart from what it was then. Where new host keys have to be made,
-/// that is a while after the answer; requests wait for it.
-fn go_on(agent: &Rc<Agent>, is_fork: bool) {
-    finish::finish(agent);
+/// Lets programs that stand still since a snapshot go on, once the machine is told apart from what it was then. Requests wait for it.
+async fn go_on(agent: Rc<Agent>, is_fork: bool) {
+    // The connection sends the answer first.
+    tokio::task::yield_now().await;
+    finish::finish(&agent);
+    if is_fork {
+        host_keys::renew(&agent).await;
+    }
     let generation = {
         let mut guest = agent.guest.borrow_mut();
         guest.generation += 1;
         guest.generation
     };
-    let keys = if is_fork { host_keys::found() } else { Vec::new() };
     finish::tell("generation", generation::tell_generation(generation));
-    if keys.is_empty() {
-        return agent.freezer.resume();
-    }
-    let agent = agent.clone();
-    tokio::task::spawn_local(async move {
-        host_keys::renew(&agent, keys).await;
-        agent.freezer.resume();
-    });
+    agent.freezer.resume();
 }
 
 /// What Docker refuses to start a container for: better told now than by each command.

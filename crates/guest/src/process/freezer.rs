@@ -22,6 +22,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 #[derive(Default)]
 pub struct Freezer {
     suspended: Cell<bool>,
+    /// Whether somebody is about to resume.
+    going_on: Cell<bool>,
     /// Those that are to be thawed.
     frozen: RefCell<Vec<Frozen>>,
     resumed: Notify,
@@ -37,6 +39,16 @@ impl Freezer {
     /// Whether programs stand still.
     pub fn is_suspended(&self) -> bool {
         self.suspended.get()
+    }
+
+    /// Whether they stand still and will go on without being told to.
+    pub fn is_going_on(&self) -> bool {
+        self.going_on.get()
+    }
+
+    /// Somebody will call [`Freezer::resume`].
+    pub fn will_resume(&self) {
+        self.going_on.set(true);
     }
 
     /// Waits until they run.
@@ -98,6 +110,7 @@ impl Freezer {
             let _ = rustix::io::pwrite(&cgroup.freeze, b"0", 0);
         }
         self.suspended.set(false);
+        self.going_on.set(false);
         self.resumed.notify_waiters();
     }
 }

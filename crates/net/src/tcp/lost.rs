@@ -10,6 +10,7 @@ use crate::limits;
 use crate::stack::{Shared, Stack};
 use crate::wire::keepalive;
 use std::sync::Arc;
+use warren_proto::shim::limits::OPEN_FLOWS_MAX;
 use warren_proto::shim::{OpenFlows, OpenTcp};
 
 /// Resets connections in the background: asks for each until the guest says that it has no such connection.
@@ -20,10 +21,9 @@ pub(crate) fn reset_lost(shared: &Arc<Shared>, flows: &OpenFlows) {
     let mut stack = shared.lock();
     // The guest's kernel takes TCP only from frames that are for it alone.
     stack.engine.outbox.set_guest_mac(flows.guest_mac);
-    let lost =
-        flows.tcp.iter().take(limits::TCP_FLOWS_MAX).map(|&OpenTcp { guest_port, address, port, sends, expects }| {
-            (TcpKey { guest_port, address, port }, Standing { sends, expects })
-        });
+    let lost = flows.tcp.iter().take(OPEN_FLOWS_MAX).map(|&OpenTcp { guest_port, address, port, sends, expects }| {
+        (TcpKey { guest_port, address, port }, Standing { sends, expects })
+    });
     stack.tcp.lost.extend(lost);
     drop(stack);
     let task = Arc::clone(shared);

@@ -24,6 +24,7 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use warren_proto::shim::OpenTcp;
+use warren_proto::shim::limits::OPEN_FLOWS_MAX;
 
 /// What tells a TCP flow of the guest from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,7 +74,7 @@ impl TcpTable {
         let show = |(&TcpKey { guest_port, address, port }, Standing { sends, expects }): (&TcpKey, Standing)| {
             OpenTcp { guest_port, address, port, sends, expects }
         };
-        open.chain(lost).map(show).collect()
+        open.chain(lost).map(show).take(OPEN_FLOWS_MAX).collect()
     }
 
     fn open_flow(&mut self, key: TcpKey) -> Option<&mut TcpFlow> {

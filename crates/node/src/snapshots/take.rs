@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use warren_model::SnapshotId;
-use warren_proto::shim::{SnapshotTaken, files};
+use warren_proto::shim::{SnapshotTaken, files, limits};
 
 /// What a snapshot is taken from: the VM's folder, and what the machine in it started from.
 pub(crate) struct TakenFrom<'a> {
@@ -53,6 +53,7 @@ impl Snapshots {
         record.layers = new.len();
         record.lent = taken.lent.clone();
         record.flows = taken.flows.clone();
+        record.flows.tcp.truncate(limits::OPEN_FLOWS_MAX);
         self.put(record)
     }
 }

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 pub struct OpenFlows {
     /// The address that the guest's interface sends from.
     pub guest_mac: [u8; 6],
-    /// At most as many as a network carries.
+    /// At most [`super::limits::OPEN_FLOWS_MAX`].
     pub tcp: Vec<OpenTcp>,
 }
 

@@ -21,6 +21,8 @@ pub mod limits {
     pub const STATE_HOLD_SECS: u64 = 60;
     /// Longest time that `/v1/state?fresh` waits for the guest, seconds.
     pub const FRESH_WAIT_SECS: u64 = 2;
+    /// Most connections of a guest that a snapshot tells.
+    pub const OPEN_FLOWS_MAX: usize = 4096;
 }
 
 /// Paths that a shim serves.
