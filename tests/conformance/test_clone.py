@@ -170,7 +170,7 @@ def test_host_keys_are_new_before_a_server_goes_on(machine: Make):
     source.put("/usr/bin/ssh-keygen", Path(keygen).read_bytes())
     # A server of SSH, as far as the agent can tell: it notes which key it finds when it is told to read it again.
     source.put("/root/server.py", "import signal\nsignal.signal(signal.SIGHUP, lambda *_: open('/root/read', 'w').write(open('/etc/ssh/ssh_host_ed25519_key.pub').read()))\nopen('/root/up', 'w').write('up')\nwhile True: signal.pause()\n")
-    source.shell("chmod +x /usr/bin/ssh-keygen; mkdir -p /etc/ssh; for t in ed25519 ecdsa; do ssh-keygen -q -t $t -N '' -f /etc/ssh/ssh_host_${t}_key; done; cp $(readlink -f /usr/bin/python3) /usr/local/bin/sshd")
+    source.shell("chmod +x /usr/bin/ssh-keygen; mkdir -p /etc/ssh; for t in ed25519 ecdsa; do ssh-keygen -q -t $t -N '' -f /etc/ssh/ssh_host_${t}_key; done; touch /etc/ssh/ssh_host_rsa_key; cp $(readlink -f /usr/bin/python3) /usr/local/bin/sshd")
     source.start("/usr/local/bin/sshd /root/server.py")
     source.file_has("/root/up", "up")
     show = "cat /etc/ssh/ssh_host_*_key.pub"
@@ -181,6 +181,7 @@ def test_host_keys_are_new_before_a_server_goes_on(machine: Make):
     for child, keys in zip(children, new, strict=True):
         assert child.file_has("/root/read", "ssh-ed25519") in keys
         assert child.shell("stat -c '%a %u' /etc/ssh/ssh_host_ed25519_key") == "600 0"
+        child.shell("test ! -e /etc/ssh/ssh_host_rsa_key")
     assert source.shell(f"{show}; test ! -e /root/read").splitlines() == old
     # The same machine keeps its keys.
     children[0].post("pause")

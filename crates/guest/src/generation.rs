@@ -4,6 +4,7 @@
 //! stand still, after everything else has become the machine's own and before they go on. Whoever watches the file (inotify), or asked the kernel for a signal
 //! when something changes in the folder (`F_NOTIFY`), therefore has the event or the signal before the next instruction of its own.
 
+use crate::init::keeping_times;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::symlink;
@@ -27,12 +28,12 @@ pub(crate) fn prepare() -> io::Result<()> {
 pub(crate) fn link() -> io::Result<()> {
     let parent = Path::new(LINK).parent().unwrap_or(Path::new("/"));
     if !parent.exists() {
-        fs::create_dir_all(parent)?;
+        keeping_times(Path::new("/"), || fs::create_dir(parent))?;
     }
-    match symlink(FOLDER, LINK) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
+    if Path::new(LINK).symlink_metadata().is_ok() {
+        return Ok(());
     }
+    keeping_times(parent, || symlink(FOLDER, LINK))
 }
 
 /// Says which sandbox this is. To be called before [`tell_generation`].

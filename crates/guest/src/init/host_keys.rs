@@ -7,58 +7,60 @@ use crate::sys::{self, World};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// Where they are.
 const FOLDER: &str = "/etc/ssh";
-/// Longest time for all keys to be made; RSA takes seconds in an emulated machine.
-const KEYS_WAIT: Duration = Duration::from_secs(40);
+/// Longest time for all keys to be made.
+const KEYS_WAIT: Duration = Duration::from_secs(10);
 /// Most keys that are made anew.
 const KEYS_MAX: usize = 8;
 
-/// A key file, and what kind of key it holds.
-#[derive(Debug, PartialEq, Eq)]
-struct HostKey {
-    path: PathBuf,
-    kind: String,
+/// A kind of key that every server and client knows, and that is made at once.
+const KIND_DEFAULT: &str = "ed25519";
+/// Kinds that are not made again: the one takes half a minute in an emulated machine, in which nothing could run, the other is no longer supported.
+const KINDS_LEFT_OUT: [&str; 2] = ["rsa", "dsa"];
+
+/// Kinds of the host keys in a folder.
+fn kinds_in(folder: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let kind = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        Some(name.strip_prefix("ssh_host_")?.strip_suffix("_key")?.to_owned())
+    };
+    entries.flatten().filter_map(kind).take(KEYS_MAX).collect()
 }
 
-/// The host keys in a folder, those first that are made fastest.
-fn found_in(folder: &Path) -> Vec<HostKey> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let key = |entry: fs::DirEntry| {
-        let name = entry.file_name().into_string().ok()?;
-        let kind = name.strip_prefix("ssh_host_")?.strip_suffix("_key")?.to_owned();
-        Some(HostKey { path: entry.path(), kind })
-    };
-    let mut keys: Vec<HostKey> = entries.flatten().filter_map(key).take(KEYS_MAX).collect();
-    keys.sort_by_key(|key| (key.kind == "rsa", key.kind.clone()));
-    keys
+/// Which kinds are made for a machine that had `old`.
+fn kinds_made(old: &[String]) -> Vec<&str> {
+    let mut new: Vec<&str> = old.iter().map(String::as_str).filter(|kind| !KINDS_LEFT_OUT.contains(kind)).collect();
+    if new.is_empty() {
+        new.push(KIND_DEFAULT);
+    }
+    new
 }
 
 /// Replaces the keys by new ones, made by the image's own `ssh-keygen`, and lets servers that run read them. Without that program the keys go, and
 /// a server that is started later makes its own, or says that it has none.
 pub(super) async fn renew(agent: &Agent) {
-    let keys = found_in(Path::new(FOLDER));
-    if keys.is_empty() {
+    let old = kinds_in(Path::new(FOLDER));
+    if old.is_empty() {
         return;
     }
     // All are gone before the first is made: none may survive because another one failed.
-    for HostKey { path, .. } in &keys {
-        for path in [path.clone(), public(path)] {
-            if let Err(error) = fs::remove_file(&path)
-                && error.kind() != std::io::ErrorKind::NotFound
-            {
-                report!("init: remove {}: {error}", path.display());
-            }
+    for path in old.iter().map(|kind| path_of(kind)).flat_map(|path| [format!("{path}.pub"), path]) {
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            report!("init: remove {path}: {error}");
         }
     }
     let deadline = Instant::now() + KEYS_WAIT;
-    for key in &keys {
-        if let Err(problem) = make(agent, key, deadline).await {
-            report!("init: make {}: {problem}", key.path.display());
+    for kind in kinds_made(&old) {
+        if let Err(problem) = make(agent, kind, deadline).await {
+            report!("init: make {}: {problem}", path_of(kind));
         }
     }
     for server in servers() {
@@ -67,13 +69,12 @@ pub(super) async fn renew(agent: &Agent) {
     }
 }
 
-fn public(path: &Path) -> PathBuf {
-    path.with_extension("pub")
+fn path_of(kind: &str) -> String {
+    format!("{FOLDER}/ssh_host_{kind}_key")
 }
 
-async fn make(agent: &Agent, HostKey { path, kind }: &HostKey, deadline: Instant) -> Result<(), String> {
-    let path = path.to_string_lossy();
-    let args = ["-q", "-t", kind, "-N", "", "-C", "", "-f", &path].map(str::to_owned);
+async fn make(agent: &Agent, kind: &str, deadline: Instant) -> Result<(), String> {
+    let args = ["-q", "-t", kind, "-N", "", "-C", "", "-f", &path_of(kind)].map(str::to_owned);
     let env = BTreeMap::new();
     let command = Command { program: "ssh-keygen", args: &args, env: &env, cwd: None, user: None, wiring: Wiring::Log };
     // Its cgroup would be frozen, so that it runs without one; and it needs none of the sandbox's environment.
@@ -118,10 +119,17 @@ mod tests {
         {
             fs::write(dir.path().join(name), "").unwrap();
         }
-        let kinds: Vec<String> = found_in(dir.path()).into_iter().map(|key| key.kind).collect();
+        let mut kinds = kinds_in(dir.path());
+        kinds.sort();
         assert_eq!(kinds, ["ed25519", "rsa"]);
-        assert_eq!(found_in(&dir.path().join("none")), []);
-        assert_eq!(public(Path::new("/etc/ssh/ssh_host_rsa_key")), Path::new("/etc/ssh/ssh_host_rsa_key.pub"));
+        assert!(kinds_in(&dir.path().join("none")).is_empty());
+    }
+
+    #[test]
+    fn what_takes_too_long_is_left_out_but_some_key_is_made() {
+        let made = |old: &[&str]| kinds_made(&old.iter().map(|&kind| kind.to_owned()).collect::<Vec<_>>()).join(" ");
+        assert_eq!(made(&["rsa", "ecdsa", "ed25519"]), "ecdsa ed25519");
+        assert_eq!(made(&["rsa", "dsa"]), "ed25519");
     }
 
     #[test]

@@ -29,6 +29,7 @@ use std::time::Instant;
 use warren_proto::guest::{Init, InitDone};
 
 pub use finish::defaults;
+pub(crate) use root::keeping_times;
 
 /// How far the guest is.
 pub struct Guest {
