@@ -54,7 +54,9 @@ impl Snapshots {
         record.lent = taken.lent.clone();
         record.flows = taken.flows.clone();
         record.flows.tcp.truncate(limits::OPEN_FLOWS_MAX);
-        self.put(record)
+        self.put(record)?;
+        self.untended.notify_one();
+        Ok(())
     }
 }
 
