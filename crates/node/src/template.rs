@@ -113,7 +113,12 @@ impl Templates {
     async fn files(&self, shape: Shape) -> Result<Template, String> {
         let name = self.name(shape);
         let dir = self.dir.join(&name);
-        let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state"), lent: None };
+        let files = |dir: &Path| Template {
+            memory: dir.join("memory"),
+            state: dir.join("state"),
+            lent: None,
+            flows: Default::default(),
+        };
         if dir.join("shape.json").exists() {
             return Ok(files(&dir));
         }

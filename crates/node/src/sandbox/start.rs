@@ -145,7 +145,12 @@ impl Driver {
         Ok(Beginning {
             shape: record.shape,
             disk: DiskBase { image: image_disk(image, Path::new(arriving::SOCKET)), layers },
-            template: Template { memory: base.template.memory, state: origin.state, lent: Some(lent) },
+            template: Template {
+                memory: base.template.memory,
+                state: origin.state,
+                lent: Some(lent),
+                flows: record.flows,
+            },
             memory,
         })
     }
