@@ -141,7 +141,7 @@ impl Node {
         let checkpoints = Checkpoints::open(checkpoints_dir.clone(), images.clone());
         let checkpoints = checkpoints.map_err(io("open", &checkpoints_dir))?;
         let snapshots_dir = data_dir.join("snapshots");
-        let snapshots = Snapshots::open(snapshots_dir.clone()).map_err(io("open", &snapshots_dir))?;
+        let snapshots = Snapshots::open(snapshots_dir.clone(), images.clone()).map_err(io("open", &snapshots_dir))?;
         let ended_dir = data_dir.join("ended");
         let ended = EndedRecords::open(ended_dir.clone()).map_err(io("open", &ended_dir))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

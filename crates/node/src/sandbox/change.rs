@@ -200,7 +200,17 @@ impl Driver {
             return Ok(None);
         }
         self.handle.memory_mib.store(self.intent.shape.memory_mib, Ordering::SeqCst);
-        let (client, state) = self.start_again(lease).await?;
+        let (client, state) = match self.start_again(lease).await {
+            Ok(started) => started,
+            // It is paused as before, and may be tried again.
+            Err(over) if matches!(turn, Turn::Resuming(_)) && over.is_fault() => {
+                self.end_machine().await;
+                self.handle.memory_mib.store(0, Ordering::SeqCst);
+                done.map(|done| done.send(Err(SnapshotError::Failed(over.to_string()))));
+                return Ok(None);
+            }
+            Err(over) => return Err(over),
+        };
         self.intent.turn = Turn::Running;
         if matches!(turn, Turn::Resetting(_)) {
             self.intent.generation += 1;
@@ -208,6 +218,8 @@ impl Driver {
         self.folder.write_intent(&self.intent).map_err(|e| failed("write the intent", &e))?;
         self.tell(Event::Resumed { generation: self.intent.generation, started_at_ms: self.intent.started_at_ms });
         self.tell(Event::Shim(state.clone()));
+        // Its idle time begins anew.
+        drop(self.handle.activity.begin());
         done.map(|done| done.send(Ok(())));
         Ok(Some((client, state)))
     }

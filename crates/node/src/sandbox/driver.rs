@@ -129,6 +129,12 @@ pub(super) struct Over {
     message: String,
 }
 
+impl std::fmt::Display for Over {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 /// What follows the time in which a machine runs, or in which there is none.
 pub(super) enum Next {
     Over(Over),
@@ -142,6 +148,11 @@ pub(super) type Done = oneshot::Sender<Result<(), warren_proto::node::SnapshotEr
 impl Over {
     pub(super) fn new(reason: EndReason, message: impl Into<String>) -> Over {
         Over { reason, message: message.into() }
+    }
+
+    /// Whether the platform failed, and nobody wanted it.
+    pub(super) fn is_fault(&self) -> bool {
+        self.reason.infra_fault()
     }
 }
 
