@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 use warren_model::Shape;
-use warren_proto::guest::{GuestStatus, paths};
+use warren_proto::guest::{GuestStatus, paths, volume_disk};
 use warren_proto::shim::{Accel, Machine, Template};
 use warren_shim::channel;
-use warren_vmm::{Backing, MachineFiles, Memory, Vm, VmConfig, create_overlay};
+use warren_vmm::{Backing, MachineFiles, Memory, Vm, VmConfig, VolumeFile, create_overlay};
 
 /// Longest times for a cold boot until the agent answers, one a try. It takes three seconds under emulation, a dozen on a busy host;
 /// but an emulated kernel of two processors has been seen to hang for good while the host was busy, and then only a new try helps.
@@ -19,7 +19,7 @@ const BOOT_WAITS: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(
 /// Time for the agent to go back to waiting after the channel was closed. Not needed for correctness: an agent that is late finds the next nonce.
 const SETTLE: Duration = Duration::from_millis(150);
 /// Version of what a template contains; a change makes all older ones stale.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// Why a template could not be made.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -30,6 +30,24 @@ pub(crate) struct TemplateError {
     problem: String,
 }
 
+/// What a base template is for: machines of one shape with so many volumes, each of which is a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Devices {
+    pub(crate) shape: Shape,
+    pub(crate) volumes: usize,
+}
+
+impl Devices {
+    /// Name of its template, but for the suffix that all have.
+    fn name(self) -> String {
+        let Shape { vcpus, memory_mib } = self.shape;
+        match self.volumes {
+            0 => format!("{vcpus}x{memory_mib}"),
+            volumes => format!("{vcpus}x{memory_mib}v{volumes}"),
+        }
+    }
+}
+
 /// All base templates of this node.
 pub(crate) struct Templates {
     dir: PathBuf,
@@ -37,7 +55,7 @@ pub(crate) struct Templates {
     suffix: String,
     /// Gives names of files that nobody will read.
     simulated: bool,
-    made: Mutex<HashMap<Shape, Arc<OnceCell<Template>>>>,
+    made: Mutex<HashMap<Devices, Arc<OnceCell<Template>>>>,
 }
 
 impl Templates {
@@ -65,21 +83,23 @@ impl Templates {
         format!("-{accel}-{}", short_digest(parts.as_bytes()))
     }
 
-    /// The template of a shape, made now if there is none.
-    pub(crate) async fn get(self: &Arc<Self>, shape: Shape) -> Result<Template, TemplateError> {
+    /// The template for these devices, made now if there is none.
+    pub(crate) async fn get(self: &Arc<Self>, devices: Devices) -> Result<Template, TemplateError> {
+        let shape = devices.shape;
         let cell = {
             let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-            made.entry(shape).or_default().clone()
+            made.entry(devices).or_default().clone()
         };
         let this = self.clone();
         // In a task of its own: a caller that goes away does not cut the making off.
-        let making = tokio::spawn(async move { cell.get_or_try_init(|| this.find_or_make(shape)).await.cloned() });
+        let making = tokio::spawn(async move { cell.get_or_try_init(|| this.find_or_make(devices)).await.cloned() });
         let failed = |problem: String| TemplateError { vcpus: shape.vcpus, memory_mib: shape.memory_mib, problem };
         making.await.map_err(|e| failed(e.to_string()))?.map_err(failed)
     }
 
-    async fn find_or_make(&self, shape: Shape) -> Result<Template, String> {
-        let name = format!("{}x{}{}", shape.vcpus, shape.memory_mib, self.suffix);
+    async fn find_or_make(&self, devices: Devices) -> Result<Template, String> {
+        let Devices { shape, volumes } = devices;
+        let name = format!("{}{}", devices.name(), self.suffix);
         let dir = self.dir.join(&name);
         let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state") };
         if self.simulated || dir.join("shape.json").exists() {
@@ -88,9 +108,9 @@ impl Templates {
         let draft = self.dir.join(format!("{name}.draft"));
         let _ = std::fs::remove_dir_all(&draft);
         std::fs::create_dir(&draft).map_err(|e| format!("make {}: {e}", draft.display()))?;
-        tracing::info!(vcpus = shape.vcpus, memory_mib = shape.memory_mib, "making a base template");
+        tracing::info!(vcpus = shape.vcpus, memory_mib = shape.memory_mib, volumes, "making a base template");
         let started = std::time::Instant::now();
-        let made = self.make(shape, &draft, &files(&draft)).await;
+        let made = self.make(devices, &draft, &files(&draft)).await;
         let kept = made.and_then(|()| {
             let shape_json = serde_json::to_vec(&shape).map_err(|e| e.to_string())?;
             write_whole(&draft.join("shape.json"), &shape_json).map_err(|e| e.to_string())?;
@@ -105,12 +125,18 @@ impl Templates {
     }
 
     /// Boots onto a fresh memory file, again if the guest hangs.
-    async fn boot_surely(&self, shape: Shape, dir: &Path, template: &Template) -> Result<(std::fs::File, Vm), String> {
+    async fn boot_surely(
+        &self,
+        devices: Devices,
+        dir: &Path,
+        template: &Template,
+    ) -> Result<(std::fs::File, Vm), String> {
+        let shape = devices.shape;
         let mut problem = String::new();
         for wait in BOOT_WAITS {
             let memory = std::fs::File::create(&template.memory).map_err(|e| e.to_string())?;
             memory.set_len(shape.memory_mib << 20).map_err(|e| e.to_string())?;
-            match boot(&self.machine, shape, dir, Memory::Shared(template.memory.clone()), wait).await {
+            match boot(&self.machine, devices, dir, Memory::Shared(template.memory.clone()), wait).await {
                 Ok(vm) => return Ok((memory, vm)),
                 Err(this) => problem = this,
             }
@@ -119,13 +145,13 @@ impl Templates {
         Err(problem)
     }
 
-    async fn make(&self, shape: Shape, dir: &Path, template: &Template) -> Result<(), String> {
-        let (memory, mut vm) = self.boot_surely(shape, dir, template).await?;
+    async fn make(&self, devices: Devices, dir: &Path, template: &Template) -> Result<(), String> {
+        let (memory, mut vm) = self.boot_surely(devices, dir, template).await?;
         vm.save_template(&template.state).await.map_err(|e| e.to_string())?;
         vm.kill().await;
-        for scrap in ["root.raw", "root.qcow2"] {
-            let _ = std::fs::remove_file(dir.join(scrap));
-        }
+        let overlays = disks(devices).map(|disk| overlay(dir, &disk));
+        // What stays behind is a few KiB that nobody reads.
+        overlays.chain([dir.join(PLACEHOLDER)]).for_each(|scrap| drop(std::fs::remove_file(scrap)));
         tokio::task::spawn_blocking(move || memory.sync_all())
             .await
             .map_err(|e| e.to_string())?
@@ -133,25 +159,45 @@ impl Templates {
     }
 }
 
+/// What all disks of a machine are while its template is made.
+const PLACEHOLDER: &str = "placeholder.raw";
+/// Its length, bytes.
+const PLACEHOLDER_LEN: u64 = 1 << 20;
+
+/// Names of those disks.
+fn disks(devices: Devices) -> impl Iterator<Item = String> {
+    std::iter::once(ROOT.to_owned()).chain((0..devices.volumes).map(volume_disk))
+}
+
+/// Name of the disk that becomes the root.
+const ROOT: &str = "root";
+
+fn overlay(dir: &Path, disk: &str) -> PathBuf {
+    dir.join(format!("{disk}.qcow2"))
+}
+
 /// Boots a guest without an image until its agent answers, and closes the channel again.
 pub(crate) async fn boot(
     machine: &Machine,
-    shape: Shape,
+    devices: Devices,
     dir: &Path,
     memory: Memory,
     wait: Duration,
 ) -> Result<Vm, String> {
-    let raw = dir.join("root.raw");
-    const EMPTY_DISK_LEN: u64 = 1 << 20;
+    let raw = dir.join(PLACEHOLDER);
     let text = |e: std::io::Error| e.to_string();
-    std::fs::File::create(&raw).and_then(|f| f.set_len(EMPTY_DISK_LEN)).map_err(text)?;
-    let overlay = dir.join("root.qcow2");
-    let _ = std::fs::remove_file(&overlay);
-    create_overlay(&overlay, Backing::Raw(&raw), EMPTY_DISK_LEN, &[]).map_err(|e| e.to_string())?;
+    std::fs::File::create(&raw).and_then(|f| f.set_len(PLACEHOLDER_LEN)).map_err(text)?;
+    for path in disks(devices).map(|disk| overlay(dir, &disk)) {
+        let _ = std::fs::remove_file(&path);
+        create_overlay(&path, Backing::Raw(&raw), PLACEHOLDER_LEN, &[]).map_err(|e| e.to_string())?;
+    }
+    let root_overlay = overlay(dir, ROOT);
+    let volume = |disk: String| VolumeFile { overlay: overlay(dir, &disk), disk, read_only: false };
+    let volumes = (0..devices.volumes).map(volume_disk).map(volume).collect();
     let config = VmConfig {
         machine: machine.clone(),
-        shape,
-        files: MachineFiles { root_overlay: overlay, memory },
+        shape: devices.shape,
+        files: MachineFiles { root_overlay, volumes, memory },
         incoming: false,
     };
     // The far end of the network is held open and silent.

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use warren_model::EndReason;
-use warren_proto::guest::{GuestStatus, IMAGE_UNUSABLE, Shutdown, paths};
+use warren_proto::guest::{GuestStatus, IMAGE_UNUSABLE, Shutdown, VOLUME_UNUSABLE, paths};
 use warren_proto::shim::{Boot, End, ShimState, Terminate, limits};
 
 /// Time that the guest gets on top of the grace period of a shutdown.
@@ -132,6 +132,9 @@ impl Driver {
             }
             Err(StartError::Init(AskError::Failed { code, message, .. })) if code == IMAGE_UNUSABLE => {
                 Err(Over::by_itself(EndReason::ImageUnusable, message))
+            }
+            Err(StartError::Init(AskError::Failed { code, message, .. })) if code == VOLUME_UNUSABLE => {
+                Err(Over::by_itself(EndReason::VolumeUnusable, message))
             }
             Err(error) => {
                 let console = self.console.tail(CONSOLE_LINES);

@@ -1,6 +1,6 @@
 //! From a [`Boot`] to a guest that takes requests.
 
-use crate::DISK_FILE;
+use crate::{DISK_FILE, volume_file};
 use crate::channel::{self, Channel, ChannelError};
 use crate::console::Console;
 use crate::exchange::Exchange;
@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use warren_net::NetworkHandle;
-use warren_proto::guest::{InitDone, paths};
+use warren_proto::guest::{InitDone, Mount, paths};
 use warren_proto::shim::Boot;
-use warren_vmm::{MachineFiles, Memory, SpawnError, Vm, VmConfig, VmError};
+use warren_vmm::{MachineFiles, Memory, SpawnError, Vm, VmConfig, VmError, VolumeFile};
 
 /// Longest wait for the agent of a restored machine.
 const RESTORED_AGENT_WAIT: Duration = Duration::from_secs(30);
@@ -91,7 +91,11 @@ pub(crate) async fn start(
     steps.done("spawn");
     if let Some(template) = &boot.template {
         vm.load(&template.state).await?;
-        vm.announce_root_size(Path::new(DISK_FILE)).await?;
+        vm.announce_size("root", Path::new(DISK_FILE)).await?;
+        // The guest finds those anew that it may not write to: QEMU does not let them change their size.
+        for mount in boot.init.mounts.iter().filter(|mount| !mount.read_only) {
+            vm.announce_size(&mount.disk, Path::new(&volume_file(&mount.disk))).await?;
+        }
         steps.done("load");
     }
     let wait = if boot.template.is_some() { RESTORED_AGENT_WAIT } else { BOOTED_AGENT_WAIT };
@@ -112,10 +116,16 @@ fn vm_config(boot: &Boot) -> VmConfig {
         Some(template) => Memory::Private(template.memory.clone()),
         None => Memory::Anonymous,
     };
+    let volume = |mount: &Mount| VolumeFile {
+        disk: mount.disk.clone(),
+        overlay: volume_file(&mount.disk).into(),
+        read_only: mount.read_only,
+    };
+    let volumes = boot.init.mounts.iter().map(volume).collect();
     VmConfig {
         machine: boot.machine.clone(),
         shape: boot.shape,
-        files: MachineFiles { root_overlay: DISK_FILE.into(), memory },
+        files: MachineFiles { root_overlay: DISK_FILE.into(), volumes, memory },
         incoming: boot.template.is_some(),
     }
 }

@@ -37,8 +37,21 @@ pub enum Memory {
 pub struct MachineFiles {
     /// qcow2 overlay that becomes the guest's root.
     pub root_overlay: PathBuf,
+    /// Volumes, one a disk of its own.
+    pub volumes: Vec<VolumeFile>,
     /// Guest memory.
     pub memory: Memory,
+}
+
+/// A volume's disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeFile {
+    /// The disk's serial number, and the name of its node in QEMU.
+    pub disk: String,
+    /// Its qcow2 overlay.
+    pub overlay: PathBuf,
+    /// QEMU refuses to write to it, whatever the guest does.
+    pub read_only: bool,
 }
 
 /// Everything that decides QEMU's argv.
@@ -95,7 +108,9 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
         out.push(value);
     };
 
-    add("-M", "microvm,x-option-roms=off,rtc=on,acpi=on,isa-serial=on,memory-backend=ram".into());
+    // A second interrupt controller gives 24 places for devices instead of 8.
+    let more_places = if config.files.volumes.is_empty() { "" } else { ",ioapic2=on" };
+    add("-M", format!("microvm,x-option-roms=off,rtc=on,acpi=on,isa-serial=on{more_places},memory-backend=ram").into());
     // Without ERMS the guest copies and clears memory by eight bytes a turn; the emulator's string moves go byte by byte.
     let (accel, cpu) = match machine.accel {
         Accel::Kvm => ("kvm".to_owned(), "host"),
@@ -150,6 +165,19 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
     add("-device", "virtio-net-device,netdev=net,mac=52:54:00:12:34:56".into());
     add("-object", "rng-builtin,id=rng".into());
     add("-device", "virtio-rng-device,rng=rng".into());
+    for VolumeFile { disk, overlay, read_only } in &config.files.volumes {
+        let mode = if *read_only { ",read-only=on" } else { ",discard=unmap,detect-zeroes=unmap" };
+        let node: [&dyn AsRef<std::ffi::OsStr>; 6] = [
+            &"driver=qcow2,node-name=",
+            disk,
+            &mode,
+            &",file.driver=file,file.locking=off",
+            &",file.filename=",
+            &escaped(overlay),
+        ];
+        add("-blockdev", joined(&node));
+        add("-device", format!("virtio-blk-device,drive={disk},serial={disk},num-queues=1").into());
+    }
     add("-chardev", format!("socket,id=qmp,fd={}", fd::QMP).into());
     add("-mon", "chardev=qmp,mode=control".into());
     add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".into());
@@ -175,7 +203,9 @@ pub fn machine_identity(machine: &Machine) -> String {
         accel: machine.accel,
         tsc_khz: machine.tsc_khz.map(|khz| (khz + RATE_STEP_KHZ / 2) / RATE_STEP_KHZ * RATE_STEP_KHZ),
     };
-    let files = MachineFiles { root_overlay: PathBuf::new(), memory: Memory::Anonymous };
+    // With a volume, so that how volumes are attached counts too.
+    let volumes = vec![VolumeFile { disk: String::new(), overlay: PathBuf::new(), read_only: false }];
+    let files = MachineFiles { root_overlay: PathBuf::new(), volumes, memory: Memory::Anonymous };
     let config = VmConfig { machine, shape: Shape { vcpus: 1, memory_mib: 1 }, files, incoming: false };
     argv(&config).join(std::ffi::OsStr::new("\n")).to_string_lossy().into_owned()
 }
@@ -196,7 +226,7 @@ mod tests {
             tools_disk: "/t,x".into(),
             tsc_khz: Some(2_000_000),
         };
-        let files = MachineFiles { root_overlay: "disk.qcow2".into(), memory };
+        let files = MachineFiles { root_overlay: "disk.qcow2".into(), volumes: Vec::new(), memory };
         VmConfig { machine, shape: Shape { vcpus: 2, memory_mib: 512 }, files, incoming }
     }
 
@@ -221,6 +251,20 @@ mod tests {
     #[test]
     fn commas_cannot_inject_options() {
         assert!(text(&config(Memory::Anonymous, false)).contains("file.filename=/t,,x"));
+    }
+
+    #[test]
+    fn volumes_are_disks_behind_all_other_devices_and_machines_without_are_as_they_were() {
+        let mut config = config(Memory::Anonymous, false);
+        assert!(!text(&config).contains("ioapic2"));
+        let volume = |n, read_only| VolumeFile { disk: format!("volume-{n}"), overlay: format!("v,{n}").into(), read_only };
+        config.files.volumes = vec![volume(0, false), volume(1, true)];
+        let line = text(&config);
+        assert!(line.contains("ioapic2=on"), "{line}");
+        assert!(line.contains("node-name=volume-1,read-only=on,file.driver=file,file.locking=off,file.filename=v,,1"));
+        assert!(!line.contains("node-name=volume-0,read-only"));
+        let places = ["virtio-rng-device", "serial=volume-0", "serial=volume-1"].map(|word| line.find(word).unwrap());
+        assert!(places.is_sorted(), "{line}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod state;
 mod sys;
 mod vm;
 
-pub use cmdline::{MachineFiles, Memory, VmConfig, machine_identity};
+pub use cmdline::{MachineFiles, Memory, VmConfig, VolumeFile, machine_identity};
 pub use overlay::{Backing, OVERLAY_PIECE, OverlayError, create_overlay};
 pub use qmp::{Event, Qmp, QmpError};
 pub use vm::{GUEST_SOCKET, SpawnError, Vm, VmError};

@@ -132,6 +132,7 @@ mod tests {
             Idle,
             ImagePullFailed,
             ImageUnusable,
+            VolumeUnusable,
             StartFailed,
             VmmDied,
             GuestDied,

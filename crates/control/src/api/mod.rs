@@ -28,6 +28,7 @@ mod registries;
 mod router;
 mod secrets;
 mod show;
+mod volume;
 
 pub(crate) use error::ApiError;
 pub use origin::OverTls;

@@ -1,7 +1,7 @@
 use super::bound::bounded;
 use super::{
     ApiError, account, admin, batch, create, delete, egress, gateway, get, health, image_build, image_builds,
-    image_delete, image_list, image_update, image_upload, images, jobs, list, login, registries, secrets,
+    image_delete, image_list, image_update, image_upload, images, jobs, list, login, registries, secrets, volume,
 };
 use crate::context::Context;
 use axum::Json;
@@ -17,9 +17,7 @@ use warren_proto::http::{API_PREFIX, ErrorCode};
 
 /// Words that share a path level with sandbox ids and belong to functions that this server does not have: they win over ids for all
 /// methods.
-const NOT_OFFERED: [&str; 11] = [
-    "/sandbox/volumes",
-    "/sandbox/volumes/{*rest}",
+const NOT_OFFERED: [&str; 9] = [
     "/sandbox/networks",
     "/sandbox/networks/{*rest}",
     "/sandbox/checkpoints",
@@ -73,6 +71,8 @@ fn described() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(admin::user_create))
         .routes(routes!(admin::team_create))
         .routes(routes!(create::create, list::list, delete::delete_many))
+        .routes(routes!(volume::create, volume::list))
+        .routes(routes!(volume::get, volume::delete))
         .routes(routes!(get::get, delete::delete))
         .routes(routes!(get::logs))
         .routes(routes!(get::error_context))

@@ -13,6 +13,8 @@
 //! | `images` | tags that people and teams own, each with the digest that it leads to | one look-up a create |
 //! | `image_artifacts` | digests whose bytes the node is to keep | rare |
 //! | `image_builds` | what makes tags lead somewhere, and the intent to finish it; 7 days after its end | a few updates a build |
+//! | `volumes` | disks that outlive sandboxes, each with the version that new sandboxes start from | one look-up a create that names one |
+//! | `volume_attachments` | which sandbox has which volume, and on which version it lies | one insert a volume of a create |
 //! | `idempotency_keys` | a repeated create answers the same sandbox, 24 hours long | one upsert a create |
 //!
 //! Not stored: what the node is the authority on (processes, sockets, image builds), and secrets in clear.
@@ -25,6 +27,7 @@
 
 mod account;
 mod artifact;
+mod attachment;
 mod build;
 mod build_begin;
 mod credential;
@@ -43,6 +46,7 @@ mod purge;
 mod row;
 mod sandbox;
 mod secret;
+mod volume;
 
 pub(crate) use account::{Membership, User};
 pub(crate) use build::{BuildRow, Moved};
@@ -59,3 +63,4 @@ pub(crate) use open::{Durability, Store};
 pub(crate) use row::{Intent, Placement, SandboxRow};
 pub(crate) use sandbox::Updated;
 pub(crate) use secret::SecretRow;
+pub(crate) use volume::{VolumeDeleted, VolumeRow};

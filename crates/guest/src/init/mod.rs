@@ -9,9 +9,10 @@ mod identity;
 mod network;
 mod root;
 mod stand_ins;
+mod volumes;
 
 use crate::agent::Agent;
-use crate::boot::{RootDisk, Staged};
+use crate::boot::{LateDisk, Staged};
 use crate::command::resolve_user;
 use crate::http::Refusal;
 use crate::{report, start_command, sys};
@@ -30,12 +31,22 @@ pub use finish::defaults;
 
 /// How far the guest is.
 pub struct Guest {
-    /// The root disk, and the mounts for it; `None` once it is the root.
-    waiting: Option<(RootDisk, Staged)>,
+    /// What becomes its files; `None` once it has them.
+    waiting: Option<Waiting>,
     /// The identity it has, and what was answered for it.
     done: Option<Done>,
     /// What is left to be done for it.
     unfinished: Option<Unfinished>,
+}
+
+/// What a guest waits with until it is a sandbox's.
+pub struct Waiting {
+    /// The disk that becomes the root.
+    pub root: LateDisk,
+    /// Disks of volumes, by name.
+    pub volumes: Vec<(String, LateDisk)>,
+    /// Mounts for the root.
+    pub staged: Staged,
 }
 
 struct Done {
@@ -46,8 +57,8 @@ struct Done {
 
 impl Guest {
     /// A guest that has no root yet.
-    pub fn waiting(root_disk: RootDisk, staged: Staged) -> Self {
-        Self { waiting: Some((root_disk, staged)), done: None, unfinished: None }
+    pub fn waiting(waiting: Waiting) -> Self {
+        Self { waiting: Some(waiting), done: None, unfinished: None }
     }
 
     /// An ordinary process on a machine that is set up already: `init` is refused. For tests.
@@ -62,10 +73,20 @@ struct Steps(BTreeMap<String, f64>);
 
 impl Steps {
     fn run<T>(&mut self, name: &str, step: impl FnOnce() -> io::Result<T>) -> Result<T, Refusal> {
+        self.run_or(name, step, |error| Refusal::internal(name, error))
+    }
+
+    /// With a refusal of one's own for the failure.
+    fn run_or<T>(
+        &mut self,
+        name: &str,
+        step: impl FnOnce() -> io::Result<T>,
+        refusal: impl FnOnce(io::Error) -> Refusal,
+    ) -> Result<T, Refusal> {
         let begun = Instant::now();
         let result = step().map_err(|error| {
             report!("init: {name}: {error}");
-            Refusal::internal(name, error)
+            refusal(error)
         });
         self.0.insert(name.to_owned(), begun.elapsed().as_secs_f64() * 1e3);
         result
@@ -83,8 +104,9 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
         return Ok(done.answer.clone());
     }
     let is_new_root = guest.waiting.is_some();
-    if let Some((disk, staged)) = guest.waiting.take() {
-        root::enter(&mut steps, &disk, staged)?;
+    if let Some(Waiting { root, volumes, staged }) = guest.waiting.take() {
+        root::enter(&mut steps, &root, staged)?;
+        volumes::mount_all(&mut steps, &volumes, &asked.mounts)?;
     } else if guest.done.is_none() {
         return Err(Refusal::bad_request(
             "an earlier init failed, or this agent is not the first process of a machine",

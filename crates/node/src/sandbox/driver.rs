@@ -3,13 +3,14 @@
 use super::arriving::{self, ArrivingDisk, Source};
 use super::disk::Plan;
 use super::uids::{TakenUid, Uids};
+use super::volumes::{self, Bases, VolumeError};
 use super::{Activity, Event, Folder, Intent, apply};
 use crate::ended::{Ended, EndedRecords};
 use crate::expiry::{self, Clocks};
 use crate::host::{now_ms, random};
 use crate::sealed::SealedMemories;
 use crate::shim_client::{self, JailedStart, ProcessHandle, ProcessName, ShimClient};
-use crate::template::Templates;
+use crate::template::{Devices, Templates};
 use base64::Engine as _;
 use hyper::Method;
 use std::path::{Path, PathBuf};
@@ -89,6 +90,8 @@ pub(crate) struct Driver {
     terminations: mpsc::Receiver<Termination>,
     /// Keeps the image's bytes while the sandbox needs them.
     lease: Option<warren_image::Lease>,
+    /// The same for what its volumes lie on.
+    volume_leases: Vec<warren_image::Lease>,
     /// What its VMM reads an image through that was still arriving at the start.
     served: Option<ArrivingDisk>,
     /// The user that the shim and its VMM are, where they are locked in.
@@ -140,6 +143,7 @@ impl Driver {
             shim,
             terminations,
             lease: None,
+            volume_leases: Vec::new(),
             served: None,
             uid: None,
             processes: Vec::new(),
@@ -178,6 +182,8 @@ impl Driver {
             None if self.intent.image_digest.is_some() => Err("it is not on this node any more".to_owned()),
             _ => Ok(()),
         };
+        let volumes = volumes::leases(&self.services.images, &self.intent.volumes);
+        let served = served.and(volumes.map(|leases| self.volume_leases = leases).ok_or_else(volume_gone));
         let over = match adopted.state.phase {
             _ if served.is_err() => {
                 self.shim.send_replace(Some(adopted.client));
@@ -209,13 +215,15 @@ impl Driver {
         let services = self.services.clone();
         let permit = self.unless_terminated(services.starts.acquire()).await?;
         self.tell(Event::Provisioning);
-        let template = self.unless_terminated(services.templates.get(spec.shape)).await?;
+        let devices = Devices { shape: spec.shape, volumes: spec.volumes.len() };
+        let template = self.unless_terminated(services.templates.get(devices)).await?;
         let mut template = template.map_err(|e| Over::new(EndReason::StartFailed, e.to_string()))?;
         let overlay = self.folder.vm().join(warren_shim::DISK_FILE);
         let disk_failed =
             |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, format!("make the sandbox's disk: {e}"));
         let plan = self.unless_terminated(Plan::new(image.clone(), spec.disk_mib)).await?;
         plan.and_then(|plan| plan.make(&overlay, Path::new(arriving::SOCKET))).map_err(|e| disk_failed(&e))?;
+        self.make_volumes(&spec).await?;
         if image.arrival.is_some() {
             self.intent.image_served = true;
             self.serve_image(&image).map_err(|e| disk_failed(&e))?;
@@ -235,6 +243,21 @@ impl Driver {
         let state = self.follow_start(&client, state).await?;
         drop(permit);
         Ok((client, state))
+    }
+
+    /// Their disks, and what keeps that which they lie on; known to a restart before they exist.
+    async fn make_volumes(&mut self, spec: &SandboxSpec) -> Result<(), Over> {
+        if spec.volumes.is_empty() {
+            return Ok(());
+        }
+        let failed = |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, e.to_string());
+        let services = self.services.clone();
+        let bases = self.unless_terminated(Bases::find(&services.images, &spec.volumes)).await?;
+        let bases = bases.map_err(|e: VolumeError| failed(&e))?;
+        self.intent.volumes = bases.digests();
+        self.folder.write_intent(&self.intent).map_err(|e| failed(&e))?;
+        self.volume_leases = bases.make_disks(&spec.volumes, &self.folder.vm()).await.map_err(|e| failed(&e))?;
+        Ok(())
     }
 
     /// Where the shim is locked in, if this node can: the VM's folder is given to the user that it becomes, and `template` starts from
@@ -448,6 +471,7 @@ impl Driver {
         // First what reads the image, then what keeps it.
         self.served = None;
         self.lease = None;
+        self.volume_leases.clear();
         tracing::info!(sandbox = %self.id, reason = ?end.reason, message = %end.message, "ended");
         self.tell(Event::Ended(end));
         self.terminations.close();
@@ -481,6 +505,10 @@ async fn lost_image(served: &mut Option<ArrivingDisk>) -> String {
     }
 }
 
+fn volume_gone() -> String {
+    "what one of its volumes lies on is not on this node any more".to_owned()
+}
+
 fn image_lost(problem: &str) -> Over {
     Over::new(EndReason::NodeLost, format!("the sandbox's image cannot be read: {problem}"))
 }
@@ -509,6 +537,7 @@ fn boot_request(
         start_command: spec.start_command.map(|c| std::iter::once(c.executable).chain(c.args).collect()),
         // The shim owns the network and fills this in.
         network: None,
+        mounts: volumes::mounts(&spec.volumes),
     };
     Ok(Boot { machine: machine.clone(), shape: spec.shape, template: Some(template), egress: spec.egress, init })
 }

@@ -33,6 +33,9 @@ pub(crate) struct Intent {
     /// Its image was still arriving at its start, so that its VMM reads through us.
     #[serde(default)]
     pub(crate) image_served: bool,
+    /// Digests of what its volumes lie on.
+    #[serde(default)]
+    pub(crate) volumes: Vec<String>,
 }
 
 impl Intent {
@@ -48,6 +51,7 @@ impl Intent {
             shim: None,
             uid: None,
             image_served: false,
+            volumes: Vec::new(),
         }
     }
 }

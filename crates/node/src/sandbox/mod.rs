@@ -7,6 +7,7 @@ mod driver;
 mod folder;
 mod machine;
 mod uids;
+mod volumes;
 
 pub(crate) use activity::{Activity, Operation};
 pub(crate) use driver::{Adopted, Driver, Handle, Jails, Services, Waiters};

@@ -69,6 +69,7 @@ pub(crate) fn spec() -> SandboxSpec {
         start_command: None,
         egress: EgressPolicy::Deny(Vec::new()),
         labels: Vec::new(),
+        volumes: Vec::new(),
     }
 }
 

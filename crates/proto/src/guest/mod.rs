@@ -4,6 +4,9 @@
 
 pub mod command_session;
 pub mod exchange;
+mod volume;
+
+pub use volume::{Mount, VOLUME_UNUSABLE, is_volume_disk, volume_disk};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -78,6 +81,9 @@ pub struct Init {
     pub start_command: Option<Vec<String>>,
     /// The guest's address on its link.
     pub network: Option<GuestNetwork>,
+    /// Volumes, one a volume disk of the machine.
+    #[serde(default)]
+    pub mounts: Vec<Mount>,
 }
 
 /// Static configuration of the guest's one network interface.

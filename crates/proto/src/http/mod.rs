@@ -21,6 +21,7 @@ mod secret;
 mod spec;
 mod status;
 mod timestamp;
+mod volume;
 
 pub use account::{
     AccountLimits, Billing, KeyLimits, Member, Members, NewMember, NewTeam, NewUser, Permission, Team, Teams,
@@ -56,6 +57,7 @@ pub use status::{
     ErrorContext, Health, Logs, StatusAnswer, StatusError, StatusErrorCode, StatusQuery, StatusSnapshot, StatusWord,
 };
 pub use timestamp::{BadTimestamp, Timestamp};
+pub use volume::{NewVolume, PublishVolume, Volume, VolumeList, VolumeListQuery};
 
 /// Bounds of the public API, each with its unit.
 pub mod limits {

@@ -1,5 +1,6 @@
 //! What a create request means, or all that is wrong with it.
 
+use super::volume::mounts;
 use super::{CreateSandbox, FieldError, Invalid, StartCommand, limits};
 use std::time::Duration;
 use warren_model::reference::Reference;
@@ -17,6 +18,7 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
         let timeout = errors.keep(timeout(request.timeout_minutes));
         let idle_timeout = errors.keep(idle_timeout(request));
         let start_command = errors.keep(request.start_command.as_ref().map(start_command).transpose());
+        let volumes = errors.keep_all(mounts(request.volumes.as_deref().unwrap_or_default()));
         let egress = errors.keep_all(request.egress().to_policy(["network_allowlist", "network_denylist"]));
         errors.extend(name(request));
         errors.extend(labels(&request.labels));
@@ -30,8 +32,9 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
             Some(idle_timeout),
             Some(start_command),
             Some(egress),
+            Some(volumes),
             true,
-        ) = (shape, disk_mib, image, timeout, idle_timeout, start_command, egress, errors.0.is_empty())
+        ) = (shape, disk_mib, image, timeout, idle_timeout, start_command, egress, volumes, errors.0.is_empty())
         else {
             return Err(Invalid { errors: errors.0 });
         };
@@ -49,6 +52,7 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
             start_command,
             egress,
             labels: request.labels.clone(),
+            volumes,
         })
     }
 }
@@ -171,9 +175,6 @@ fn not_offered(request: &CreateSandbox) -> Vec<FieldError> {
     }
     if request.checkpoint_id.is_some() {
         refuse("checkpoint_id", "this server does not offer checkpoints");
-    }
-    if request.volumes.as_ref().is_some_and(|v| !v.is_empty()) {
-        refuse("volumes", "this server does not offer volumes");
     }
     if request.idempotency_key.as_ref().is_some_and(|k| k.is_empty() || k.len() > limits::IDEMPOTENCY_KEY_LEN_MAX) {
         refuse("idempotency_key", "must be 1 to 256 bytes");
