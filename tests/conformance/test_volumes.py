@@ -60,7 +60,7 @@ def test_several_mounts_of_which_one_is_read_only(volume: MakeVolume, create: Cr
     table = sh(client, sandbox.id, "cat /proc/mounts")
     assert [line.split()[3].split(",")[0] for path in ("/mnt/deep/three", "/one", "/two") for line in table.splitlines() if line.split()[1] == path] == ["rw", "rw", "ro"]
     assert sh(client, sandbox.id, "ls -A /one | grep -v lost+found | wc -l; df --output=size -BG /one | tail -1").split() == ["0", "63G"]
-    sh(client, sandbox.id, "dd if=/dev/urandom of=/one/big bs=1M count=40 conv=fsync && cp -r /etc /mnt/deep/three/ && sync && cmp /etc/os-release /mnt/deep/three/etc/os-release")
+    sh(client, sandbox.id, "dd if=/dev/urandom of=/one/big bs=1M count=40 conv=fsync && cp -r /etc /mnt/deep/three/ && sync && cmp /etc/passwd /mnt/deep/three/etc/passwd")
     for attempt in ("touch /two/x", "mount -o remount,rw /two", "dd if=/dev/zero of=$(grep ' /two ' /proc/mounts | cut -d' ' -f1) count=1 conv=fsync"):
         assert client.execute_command(sandbox.id, attempt).exit_code != 0, attempt
     # The device is, not only the mount.
@@ -96,12 +96,12 @@ def test_what_cannot_be_mounted_is_refused_and_leaves_nothing(volume: MakeVolume
 
 def test_a_mount_path_that_leads_through_a_file(volume: MakeVolume, create: Create, client: SandboxClient):
     volume("lost")
-    sandbox = create(wait=False, volumes=[mount("lost", "/etc/os-release/x")])
+    sandbox = create(wait=False, volumes=[mount("lost", "/etc/passwd/x")])
     with pytest.raises(Exception):
         client.wait_for_creation(sandbox.id)
     ended = client.get(sandbox.id)
     assert (ended.status, ended.error_type) == ("ERROR", "VOLUME_UNUSABLE")
-    assert "/etc/os-release/x" in (ended.error_message or "")
+    assert "/etc/passwd/x" in (ended.error_message or "")
 
 
 def test_the_commands(server: Server, volume: MakeVolume, client: SandboxClient, glibc: str):

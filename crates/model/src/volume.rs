@@ -91,7 +91,8 @@ impl MountPath {
             path.push('/');
             path.push_str(part);
         }
-        let within = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let within =
+            |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         match path.as_str() {
             "" => Err(BadMountPath::Root),
             _ if KERNELS.into_iter().any(within) => Err(BadMountPath::Kernels),
@@ -121,7 +122,8 @@ mod tests {
 
     #[test]
     fn paths() {
-        for (text, path) in [("/data", "/data"), ("//a///b/", "/a/b"), ("/process", "/process"), ("/a b/ü", "/a b/ü")] {
+        for (text, path) in [("/data", "/data"), ("//a///b/", "/a/b"), ("/process", "/process"), ("/a b/ü", "/a b/ü")]
+        {
             assert_eq!(MountPath::parse(text).unwrap().as_str(), path);
         }
         let bad = [

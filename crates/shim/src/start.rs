@@ -1,10 +1,10 @@
 //! From a [`Boot`] to a guest that takes requests.
 
-use crate::{DISK_FILE, volume_file};
 use crate::channel::{self, Channel, ChannelError};
 use crate::console::Console;
 use crate::exchange::Exchange;
 use crate::guest::{self, AskError};
+use crate::{DISK_FILE, volume_file};
 use crate::{jail, network};
 use hyper::Method;
 use std::collections::BTreeMap;

@@ -257,7 +257,8 @@ mod tests {
     fn volumes_are_disks_behind_all_other_devices_and_machines_without_are_as_they_were() {
         let mut config = config(Memory::Anonymous, false);
         assert!(!text(&config).contains("ioapic2"));
-        let volume = |n, read_only| VolumeFile { disk: format!("volume-{n}"), overlay: format!("v,{n}").into(), read_only };
+        let volume =
+            |n, read_only| VolumeFile { disk: format!("volume-{n}"), overlay: format!("v,{n}").into(), read_only };
         config.files.volumes = vec![volume(0, false), volume(1, true)];
         let line = text(&config);
         assert!(line.contains("ioapic2=on"), "{line}");

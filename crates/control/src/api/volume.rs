@@ -13,9 +13,7 @@ use axum::extract::{Path, RawQuery, State};
 use http::StatusCode;
 use std::sync::Arc;
 use warren_model::VolumeName;
-use warren_proto::http::{
-    ErrorBody, ErrorCode, FieldError, NewVolume, Timestamp, Volume, VolumeList, VolumeListQuery,
-};
+use warren_proto::http::{ErrorBody, ErrorCode, FieldError, NewVolume, Timestamp, Volume, VolumeList, VolumeListQuery};
 
 /// Makes an empty volume.
 #[utoipa::path(

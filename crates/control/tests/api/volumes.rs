@@ -23,7 +23,10 @@ async fn a_volume_may_be_named_like_a_route_or_with_a_slash() {
             continue;
         }
         let made = made.ok();
-        assert_eq!((&made["name"], &made["occupied_bytes"], &made["head_checkpoint_id"]), (&json!(name), &json!(0), &Value::Null));
+        assert_eq!(
+            (&made["name"], &made["occupied_bytes"], &made["head_checkpoint_id"]),
+            (&json!(name), &json!(0), &Value::Null)
+        );
         let path = format!("{VOLUMES}/{path}");
         let got = server.get(&path).await.ok();
         assert_eq!((&got["id"], &got["account_storage_used_bytes"]), (&made["id"], &json!(0)));
@@ -45,10 +48,16 @@ async fn lists_have_pages_and_scopes_of_their_own() {
     let team = text(&server.post("/api/v1/admin/teams", json!({"slug": "crew"})).await.ok()["teamId"]);
     server.post(VOLUMES, json!({"name": "a", "team_id": team})).await.ok();
     let page = server.get(&format!("{VOLUMES}?page=2&per_page=2")).await.ok();
-    assert_eq!((&page["total"], &page["page"], &page["per_page"], &page["has_next"]), (&json!(3), &json!(2), &json!(2), &json!(false)));
+    assert_eq!(
+        (&page["total"], &page["page"], &page["per_page"], &page["has_next"]),
+        (&json!(3), &json!(2), &json!(2), &json!(false))
+    );
     assert_eq!((&page["volumes"][0]["name"], &page["storage_used_bytes"]), (&json!("c"), &json!(0)));
     let of_team = server.get(&format!("{VOLUMES}?team_id={team}")).await.ok();
-    assert_eq!((&of_team["total"], &of_team["volumes"][0]["team_id"], &of_team["volumes"][0]["user_id"]), (&json!(1), &json!(team), &Value::Null));
+    assert_eq!(
+        (&of_team["total"], &of_team["volumes"][0]["team_id"], &of_team["volumes"][0]["user_id"]),
+        (&json!(1), &json!(team), &Value::Null)
+    );
     let (member_id, member) = server.user("ann").await;
     let as_member = |method: Method, path: String| {
         let (server, member) = (&server, &member);
@@ -66,8 +75,14 @@ async fn lists_have_pages_and_scopes_of_their_own() {
 async fn a_sandbox_has_the_volumes_that_it_asks_for_or_is_not_made() {
     let server = Server::start(SimNode::default()).await;
     server.volume("data").await;
-    let mounts = |name: &str, path: &str| request(json!({"volumes": [{"name": name, "mount_path": path, "read_only": true}]}));
-    for (name, path, field) in [("none", "/data", "name"), ("data", "data", "mount_path"), ("data", "/", "mount_path"), ("data", "/proc/x", "mount_path")] {
+    let mounts =
+        |name: &str, path: &str| request(json!({"volumes": [{"name": name, "mount_path": path, "read_only": true}]}));
+    for (name, path, field) in [
+        ("none", "/data", "name"),
+        ("data", "data", "mount_path"),
+        ("data", "/", "mount_path"),
+        ("data", "/proc/x", "mount_path"),
+    ] {
         let refused = server.post("/api/v1/sandbox", mounts(name, path)).await;
         assert_eq!(refused.refusal(), (422, "invalid_request"), "{name} {path}");
         assert_eq!(refused.body["detail"][0]["loc"], json!(["body", "volumes", 0, field]));

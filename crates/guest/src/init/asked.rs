@@ -40,8 +40,18 @@ pub(super) struct Network {
 impl Asked {
     pub(super) fn parse(init: Init) -> Result<Self, Refusal> {
         let network = init.network.map(|network| parse_network(&network)).transpose()?;
-        let Init { sandbox_id, hostname, now_unix_nanos, machine_id, env, workdir, user, start_command, mut mounts, .. } =
-            init;
+        let Init {
+            sandbox_id,
+            hostname,
+            now_unix_nanos,
+            machine_id,
+            env,
+            workdir,
+            user,
+            start_command,
+            mut mounts,
+            ..
+        } = init;
         let entropy = STANDARD.decode(init.entropy).ok().filter(|bytes| bytes.len() >= ENTROPY_LEN_MIN);
         let entropy = entropy.ok_or_else(|| {
             Refusal::bad_request(format!("entropy: expected base64 of at least {ENTROPY_LEN_MIN} bytes"))

@@ -14,16 +14,19 @@ use warren_proto::guest::Mount;
 /// Mounts all of them, each path before those below it.
 pub(super) fn mount_all(steps: &mut Steps, disks: &[(String, LateDisk)], mounts: &[Mount]) -> Result<(), Refusal> {
     for wanted in mounts {
-        let (_, disk) = disks.iter().find(|(name, _)| *name == wanted.disk).ok_or_else(|| {
-            Refusal::bad_request(format!("mounts: this machine has no disk {}", wanted.disk))
-        })?;
+        let (_, disk) = disks
+            .iter()
+            .find(|(name, _)| *name == wanted.disk)
+            .ok_or_else(|| Refusal::bad_request(format!("mounts: this machine has no disk {}", wanted.disk)))?;
         let device = steps.run(&format!("find_{}", wanted.disk), || match wanted.read_only {
             true => disk.read_only_device(),
             false => disk.device(),
         })?;
-        steps.run_or(&format!("mount_{}", wanted.disk), || mount_one(&device, wanted), |error| {
-            Refusal::volume_unusable(format!("a volume cannot be mounted at {}: {error}", wanted.path))
-        })?;
+        steps.run_or(
+            &format!("mount_{}", wanted.disk),
+            || mount_one(&device, wanted),
+            |error| Refusal::volume_unusable(format!("a volume cannot be mounted at {}: {error}", wanted.path)),
+        )?;
     }
     Ok(())
 }

@@ -18,8 +18,7 @@ impl Store {
             return Ok(image);
         }
         let config = Config { architecture: ARCHITECTURE.to_owned(), ..Config::default() };
-        let package =
-            Package { digest: Some(digest), config, layers: Vec::new(), marks: Marks::Literal, bytes: 0 };
+        let package = Package { digest: Some(digest), config, layers: Vec::new(), marks: Marks::Literal, bytes: 0 };
         let shared = self.shared.clone();
         // Goes on even if the caller goes away; the lease keeps the image until the name does.
         let work = async move {

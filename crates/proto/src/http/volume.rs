@@ -138,10 +138,10 @@ mod tests {
             let errors = mounts(asked).unwrap_err().errors;
             errors.iter().map(|e| serde_json::to_value(&e.loc).unwrap().to_string()).collect::<Vec<_>>()
         };
-        assert_eq!(faults(&[mount("a", "/a"), mount("", "/")]), [
-            r#"["body","volumes",1,"name"]"#,
-            r#"["body","volumes",1,"mount_path"]"#
-        ]);
+        assert_eq!(
+            faults(&[mount("a", "/a"), mount("", "/")]),
+            [r#"["body","volumes",1,"name"]"#, r#"["body","volumes",1,"mount_path"]"#]
+        );
         assert_eq!(faults(&[mount("a", "/a"), mount("a", "/b")]), [r#"["body","volumes",1,"name"]"#]);
         assert_eq!(faults(&[mount("a", "/a"), mount("b", "/a/")]), [r#"["body","volumes",1,"mount_path"]"#]);
         let many: Vec<_> = (0..9).map(|n| mount(&format!("v{n}"), &format!("/v{n}"))).collect();
