@@ -27,3 +27,7 @@ CREATE TABLE volume_attachments (
 );
 
 CREATE INDEX volume_attachments_by_volume ON volume_attachments (volume_id);
+
+-- The volume whose version a checkpoint is; NULL: it is of a sandbox's root disk.
+ALTER TABLE checkpoints ADD COLUMN volume_id TEXT;
+CREATE INDEX checkpoints_by_volume ON checkpoints (volume_id, state);

@@ -60,10 +60,20 @@ pub(crate) fn bearer(header: &str) -> Option<&str> {
 impl Caller {
     /// Whether he may see and change the sandbox: it is his own, of a team of his, or he administers the server.
     pub(crate) async fn may_use(&self, cx: &Context, row: &SandboxRow) -> Result<bool, StoreError> {
-        if self.user.is_admin || row.user_id == self.user.id {
+        self.may_use_of(cx, &row.user_id, row.team_id.as_deref()).await
+    }
+
+    /// The same for anything that this user made, for this team if there is one.
+    pub(crate) async fn may_use_of(
+        &self,
+        cx: &Context,
+        user_id: &str,
+        team_id: Option<&str>,
+    ) -> Result<bool, StoreError> {
+        if self.user.is_admin || user_id == self.user.id {
             return Ok(true);
         }
-        match &row.team_id {
+        match team_id {
             Some(team_id) => Ok(cx.store.role(team_id, &self.user.id).await?.is_some()),
             None => Ok(false),
         }

@@ -12,6 +12,7 @@ pub mod command;
 pub mod connect;
 mod console;
 pub mod files;
+pub mod freeze;
 pub mod http;
 pub mod init;
 pub mod jobs;

@@ -2,7 +2,7 @@
 
 use crate::agent::Agent;
 use crate::http::{Incoming, Query, Refusal, Responder, answer_json, answer_refusal};
-use crate::{connect, files, init, jobs, shutdown, status};
+use crate::{connect, files, freeze, init, jobs, shutdown, status};
 use h2::RecvStream;
 use http::{Method, Request, StatusCode};
 use std::rc::Rc;
@@ -73,6 +73,12 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
             let proc = agent.start_command.proc();
             with_json(respond, body, async |asked| jobs::states(asked, &proc)).await;
         }
+        (&Method::POST, paths::FREEZE_DISK) => {
+            with_json(respond, body, async |asked| freeze::freeze(&agent, asked).await).await
+        }
+        (&Method::POST, paths::THAW_DISK) => {
+            with_json(respond, body, async |Nothing {}| freeze::thaw(&agent).await).await
+        }
         (&Method::POST, paths::SHUTDOWN) => {
             with_json(respond, body, async |asked| shutdown::shutdown(&agent, asked).await).await
         }
@@ -82,6 +88,10 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
         }
     }
 }
+
+/// A request that says nothing more: `{}`.
+#[derive(serde::Deserialize)]
+struct Nothing {}
 
 /// Reads a JSON body, does the work, answers with JSON.
 async fn with_json<Asked: serde::de::DeserializeOwned, Answer: serde::Serialize>(

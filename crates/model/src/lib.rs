@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod checkpoint;
 pub mod egress;
 mod id;
 mod lifecycle;
@@ -12,6 +13,7 @@ mod spec;
 mod volume;
 
 pub use access::{ImageAccess, Login};
+pub use checkpoint::{BadCheckpointId, CheckpointId};
 pub use id::{BadId, SandboxId};
 pub use lifecycle::{EndReason, ErrorType, Status};
 pub use spec::{BadSpec, SandboxSpec, Shape, StartCommand, limits};

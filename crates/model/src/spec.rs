@@ -65,7 +65,7 @@ pub struct SandboxSpec {
     pub image_access: ImageAccess,
     /// vCPUs and memory.
     pub shape: Shape,
-    /// Disk as `df` shows it in the guest, MiB.
+    /// Disk as `df` shows it in the guest, MiB; 0: exactly that of the image, which is the disk of an earlier sandbox.
     pub disk_mib: u64,
     /// Lifetime from RUNNING; `None` is unlimited.
     pub timeout: Option<Duration>,

@@ -1,6 +1,7 @@
 //! The node as control sees it.
 
 use crate::admit::{self, Verdict};
+use crate::checkpoint::Running;
 use crate::host;
 use crate::node::Node;
 use crate::sandbox::{Driver, Folder, Handle, Intent, apply};
@@ -13,10 +14,11 @@ use std::time::Duration;
 use tokio::sync::{broadcast, oneshot};
 use warren_image::Ask;
 use warren_model::egress::EgressPolicy;
-use warren_model::{EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
-use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest};
+use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
+use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest, ROOT_DISK, volume_disk};
 use warren_proto::node::{
-    BuildOrder, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation,
+    BuildOrder, CheckpointState, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError,
+    NodeInfo, Observation,
 };
 use warren_proto::shim::{SetEgress, ShimState, paths};
 
@@ -24,6 +26,9 @@ use warren_proto::shim::{SetEgress, ShimState, paths};
 const CALL_WAIT: Duration = Duration::from_secs(10);
 /// Longest wait for the end of a sandbox; a shim gets a grace period and is killed after it.
 const TERMINATE_WAIT: Duration = Duration::from_secs(30);
+
+/// Longest that a terminate waits for a disk that is being frozen: so a checkpoint that was asked for before is whole.
+const FREEZE_ENDS_WAIT: Duration = Duration::from_secs(6);
 
 /// A node that can be shared: the tasks of its sandboxes hold it too.
 #[derive(Clone)]
@@ -46,6 +51,26 @@ impl SharedNode {
             Some(client) if seen.status == Status::Running => Ok((handle.clone(), client)),
             _ => Err(NodeError::NotRunning { id: id.clone(), status: seen.status }),
         }
+    }
+
+    /// Makes a checkpoint of a disk that lies on the image of `base`.
+    async fn freeze(
+        &self,
+        sandbox: &SandboxId,
+        id: &CheckpointId,
+        disk: String,
+        base: Option<String>,
+    ) -> Result<(), NodeError> {
+        let (handle, shim) = self.shim(sandbox)?;
+        let vm = self.0.sandboxes_dir().join(sandbox.as_str()).join(warren_shim::VM_DIR);
+        let running = Running { id: sandbox.clone(), shim, vm, disk, image_digest: base };
+        let (checkpoints, id, problem_of) = (self.0.services.checkpoints.clone(), id.clone(), sandbox.clone());
+        // In a task of its own: what has begun goes on to its end even if the caller goes away.
+        let begun = tokio::spawn(async move {
+            let _turn = handle.freezing.lock().await;
+            checkpoints.begin(id, running).await
+        });
+        begun.await.unwrap_or_else(|error| Err(NodeError::NoAnswer { id: problem_of, problem: error.to_string() }))
     }
 
     async fn call<A: serde::de::DeserializeOwned>(
@@ -116,6 +141,7 @@ impl NodeApi for SharedNode {
                 }
             }
         };
+        let _ = tokio::time::timeout(FREEZE_ENDS_WAIT, handle.freezing.lock()).await;
         let (done, ended) = oneshot::channel();
         // A closed queue means that it is ending already: then `ended` resolves at once, and the live list is the truth.
         let _ = handle.terminate.send((reason, message.to_owned(), done)).await;
@@ -246,5 +272,22 @@ impl NodeApi for SharedNode {
 
     fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String {
         self.0.token_key.sign(id, expires_at_ms)
+    }
+    async fn checkpoint(&self, sandbox: &SandboxId, id: &CheckpointId) -> Result<(), NodeError> {
+        let image_digest = self.handle(sandbox)?.observation().image_digest;
+        self.freeze(sandbox, id, ROOT_DISK.to_owned(), image_digest).await
+    }
+
+    async fn publish_volume(&self, sandbox: &SandboxId, volume: usize, id: &CheckpointId) -> Result<(), NodeError> {
+        let base = self.handle(sandbox)?.volumes.lock().unwrap_or_else(PoisonError::into_inner).get(volume).cloned();
+        self.freeze(sandbox, id, volume_disk(volume), base).await
+    }
+
+    async fn checkpoint_state(&self, id: &CheckpointId) -> Option<CheckpointState> {
+        self.0.services.checkpoints.state(id).await
+    }
+
+    async fn remove_checkpoint(&self, id: &CheckpointId) -> Result<(), ImageError> {
+        self.0.services.checkpoints.remove(id).await
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 use warren_model::Shape;
-use warren_proto::guest::{GuestStatus, paths, volume_disk};
+use warren_proto::guest::{GuestStatus, ROOT_DISK, paths, volume_disk};
 use warren_proto::shim::{Accel, Machine, Template};
 use warren_shim::channel;
 use warren_vmm::{Backing, MachineFiles, Memory, Vm, VmConfig, VolumeFile, create_overlay};
@@ -166,11 +166,8 @@ const PLACEHOLDER_LEN: u64 = 1 << 20;
 
 /// Names of those disks.
 fn disks(devices: Devices) -> impl Iterator<Item = String> {
-    std::iter::once(ROOT.to_owned()).chain((0..devices.volumes).map(volume_disk))
+    std::iter::once(ROOT_DISK.to_owned()).chain((0..devices.volumes).map(volume_disk))
 }
-
-/// Name of the disk that becomes the root.
-const ROOT: &str = "root";
 
 fn overlay(dir: &Path, disk: &str) -> PathBuf {
     dir.join(format!("{disk}.qcow2"))
@@ -191,7 +188,7 @@ pub(crate) async fn boot(
         let _ = std::fs::remove_file(&path);
         create_overlay(&path, Backing::Raw(&raw), PLACEHOLDER_LEN, &[]).map_err(|e| e.to_string())?;
     }
-    let root_overlay = overlay(dir, ROOT);
+    let root_overlay = overlay(dir, ROOT_DISK);
     let volume = |disk: String| VolumeFile { overlay: overlay(dir, &disk), disk, read_only: false };
     let volumes = (0..devices.volumes).map(volume_disk).map(volume).collect();
     let config = VmConfig {

@@ -18,7 +18,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use warren_proto::guest::{limits as guest_limits, paths as guest_paths};
-use warren_proto::shim::{Boot, SetEgress, ShimState, Terminate, limits, paths};
+use warren_proto::shim::{Boot, Layers, NewLayer, SetEgress, ShimState, Terminate, limits, paths};
 
 /// Requests of one kind that may wait for the driver.
 const REQUESTS_QUEUED_MAX: usize = 64;
@@ -29,6 +29,8 @@ const FINISH_WAIT: Duration = Duration::from_secs(1);
 
 type Answer = Response<AnyBody>;
 type Reply = oneshot::Sender<ShimState>;
+/// Whoever asked for a frozen layer, and the problem if there is none.
+pub(crate) type LayerReply = oneshot::Sender<Result<Layers, String>>;
 
 /// What clients ask of the driver.
 pub(crate) struct Requests {
@@ -36,6 +38,7 @@ pub(crate) struct Requests {
     pub(crate) terminate: mpsc::Receiver<(Terminate, Reply)>,
     pub(crate) egress: mpsc::Receiver<(SetEgress, Reply)>,
     pub(crate) refresh: mpsc::Receiver<Reply>,
+    pub(crate) layer: mpsc::Receiver<(NewLayer, LayerReply)>,
     pub(crate) oom: mpsc::Receiver<(u64, Option<String>)>,
     pub(crate) oom_sender: mpsc::Sender<(u64, Option<String>)>,
 }
@@ -46,6 +49,7 @@ struct Handler {
     terminate: mpsc::Sender<(Terminate, Reply)>,
     egress: mpsc::Sender<(SetEgress, Reply)>,
     refresh: mpsc::Sender<Reply>,
+    layer: mpsc::Sender<(NewLayer, LayerReply)>,
     states: watch::Receiver<ShimState>,
     guests: watch::Receiver<Option<Guest>>,
 }
@@ -77,12 +81,20 @@ pub(crate) fn serve_stdin(
     let (terminate, terminates) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (egress, egresses) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (refresh, refreshes) = mpsc::channel(REQUESTS_QUEUED_MAX);
+    let (layer, layers) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (oom_sender, oom) = mpsc::channel(REQUESTS_QUEUED_MAX);
-    let handler = Handler { boot, terminate, egress, refresh, states, guests };
+    let handler = Handler { boot, terminate, egress, refresh, layer, states, guests };
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(accept(listener, handler, stopped));
-    let requests =
-        Requests { boot: boots, terminate: terminates, egress: egresses, refresh: refreshes, oom, oom_sender };
+    let requests = Requests {
+        boot: boots,
+        terminate: terminates,
+        egress: egresses,
+        refresh: refreshes,
+        layer: layers,
+        oom,
+        oom_sender,
+    };
     Ok((Server { stop, task }, requests))
 }
 
@@ -133,6 +145,14 @@ async fn serve(stream: UnixStream, handler: Handler, mut stopped: watch::Receive
     let _ = connection.await;
 }
 
+/// The JSON body of a request, or the answer that refuses it.
+async fn parsed<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Answer> {
+    let body = Limited::new(request.into_body(), BODY_LEN_MAX).collect().await;
+    let parsed =
+        body.map_err(|e| e.to_string()).and_then(|b| serde_json::from_slice(&b.to_bytes()).map_err(|e| e.to_string()));
+    parsed.map_err(|problem| refusal(StatusCode::BAD_REQUEST, "bad_request", &problem))
+}
+
 impl Handler {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let path = request.uri().path();
@@ -144,6 +164,7 @@ impl Handler {
             (&Method::POST, paths::BOOT) => self.forward(&self.boot, request).await,
             (&Method::POST, paths::TERMINATE) => self.forward(&self.terminate, request).await,
             (&Method::PUT, paths::EGRESS) => self.forward(&self.egress, request).await,
+            (&Method::POST, paths::LAYER) => self.layer(request).await,
             _ => refusal(StatusCode::NOT_FOUND, "not_found", "the shim serves no such call"),
         }
     }
@@ -169,13 +190,9 @@ impl Handler {
 
     /// Parses the body, hands it to the driver and waits for the state that came of it.
     async fn forward<T: DeserializeOwned>(&self, to: &mpsc::Sender<(T, Reply)>, request: Request<Incoming>) -> Answer {
-        let body = Limited::new(request.into_body(), BODY_LEN_MAX).collect().await;
-        let parsed = body
-            .map_err(|e| e.to_string())
-            .and_then(|b| serde_json::from_slice(&b.to_bytes()).map_err(|e| e.to_string()));
-        let value = match parsed {
+        let value = match parsed(request).await {
             Ok(value) => value,
-            Err(problem) => return refusal(StatusCode::BAD_REQUEST, "bad_request", &problem),
+            Err(refusal) => return refusal,
         };
         let (reply, answer) = oneshot::channel();
         if to.send((value, reply)).await.is_err() {
@@ -184,6 +201,23 @@ impl Handler {
         match answer.await {
             Ok(state) => json(StatusCode::OK, &state),
             Err(_) => refusal(StatusCode::CONFLICT, "ended", "the sandbox has ended"),
+        }
+    }
+
+    async fn layer(&self, request: Request<Incoming>) -> Answer {
+        let asked: NewLayer = match parsed(request).await {
+            Ok(asked) => asked,
+            Err(refusal) => return refusal,
+        };
+        let (reply, answer) = oneshot::channel();
+        let ended = || refusal(StatusCode::CONFLICT, "ended", "the sandbox has ended");
+        if self.layer.send((asked, reply)).await.is_err() {
+            return ended();
+        }
+        match answer.await {
+            Ok(Ok(layers)) => json(StatusCode::OK, &layers),
+            Ok(Err(problem)) => refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &problem),
+            Err(_) => ended(),
         }
     }
 

@@ -1,19 +1,22 @@
 //! The one task that owns a sandbox: waits, acts, and tells `machine` what happened.
 
 use crate::END_FILE;
-use crate::api::{self, Requests};
+use crate::api::{self, LayerReply, Requests};
 use crate::channel::{self, Channel, GuestSender};
 use crate::console::Console;
 use crate::guest::{self, AskError, Guest, power_off, status};
+use crate::layer;
 use crate::machine::{self, Event};
 use crate::start::{Parts, StartError, Started, start};
 use hyper::Method;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use warren_model::EndReason;
 use warren_proto::guest::{GuestStatus, IMAGE_UNUSABLE, Shutdown, VOLUME_UNUSABLE, paths};
-use warren_proto::shim::{Boot, End, ShimState, Terminate, limits};
+use warren_proto::shim::{Boot, End, Layers, ShimState, Terminate, limits};
+use warren_vmm::Vm;
 
 /// Time that the guest gets on top of the grace period of a shutdown.
 const SHUTDOWN_SLACK: Duration = Duration::from_secs(2);
@@ -58,6 +61,8 @@ struct Driver {
     requests: Requests,
     console: Console,
     has_start_command: bool,
+    /// Files of the frozen layers of each disk, the lowest first.
+    layers: BTreeMap<String, Vec<String>>,
 }
 
 /// Serves the sandbox whose folder is the current one, until it has ended.
@@ -65,7 +70,14 @@ pub(crate) async fn run() -> std::io::Result<()> {
     let (state, states) = watch::channel(machine::empty());
     let (guest, guests) = watch::channel(None);
     let (server, requests) = api::serve_stdin(states, guests)?;
-    let driver = Driver { state, guest, requests, console: Console::default(), has_start_command: false };
+    let driver = Driver {
+        state,
+        guest,
+        requests,
+        console: Console::default(),
+        has_start_command: false,
+        layers: BTreeMap::new(),
+    };
     let reply = driver.live().await;
     // New connections are refused from here on; the answer to a terminate still has to get out.
     if let Some((reply, state)) = reply {
@@ -170,6 +182,11 @@ impl Driver {
                     let _ = reply.send(self.state.borrow().clone());
                 }
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
+                Some((asked, reply)) = self.requests.layer.recv() => {
+                    if let Err(over) = self.layer(vm, &asked.disk, reply).await {
+                        return over;
+                    }
+                }
                 Some((kills, last)) = self.requests.oom.recv() => self.apply(Event::OutOfMemory { kills, last }),
                 () = &mut off => {
                     return Over::by_itself(EndReason::PoweredOff, "the sandbox's init switched the machine off");
@@ -191,6 +208,32 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// Freezes a disk as it is now. A terminate does not wait for the guest.
+    async fn layer(&mut self, vm: &mut Vm, disk: &str, reply: LayerReply) -> Result<(), Over> {
+        let Some(guest) = self.sender() else {
+            let _ = reply.send(Err("the guest takes no requests now".to_owned()));
+            return Ok(());
+        };
+        let rested = tokio::select! {
+            biased;
+            Some(terminate) = self.requests.terminate.recv() => return Err(Over::asked(terminate)),
+            rested = layer::rest(guest.clone(), disk) => rested,
+        };
+        let frozen = match rested {
+            Ok(since) => layer::freeze(vm, guest, disk, since).await.map_err(|e| format!("freeze the disk: {e}")),
+            Err(error) => Err(format!("bring the guest's file system to rest: {error}")),
+        };
+        let layers = frozen.and_then(|(frozen, in_time)| {
+            let files = self.layers.entry(disk.to_owned()).or_default();
+            files.push(frozen.file.to_string_lossy().into_owned());
+            let late = || "freezing the disk took longer than the guest's file system may rest".to_owned();
+            in_time.then(|| Layers { files: files.clone() }).ok_or_else(late)
+        });
+        // Whoever asked may have gone; the layer is there all the same.
+        let _ = reply.send(layers);
+        Ok(())
     }
 
     /// Asks the guest how it is, in a task of its own, and answers with the state after that.

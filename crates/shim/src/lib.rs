@@ -12,6 +12,7 @@ mod driver;
 mod exchange;
 pub mod guest;
 pub mod jail;
+mod layer;
 mod machine;
 mod network;
 mod start;

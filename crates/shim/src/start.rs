@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use warren_net::NetworkHandle;
-use warren_proto::guest::{InitDone, Mount, paths};
+use warren_proto::guest::{InitDone, Mount, ROOT_DISK, paths};
 use warren_proto::shim::Boot;
 use warren_vmm::{MachineFiles, Memory, SpawnError, Vm, VmConfig, VmError, VolumeFile};
 
@@ -91,7 +91,7 @@ pub(crate) async fn start(
     steps.done("spawn");
     if let Some(template) = &boot.template {
         vm.load(&template.state).await?;
-        vm.announce_size("root", Path::new(DISK_FILE)).await?;
+        vm.announce_size(ROOT_DISK, Path::new(DISK_FILE)).await?;
         // The guest finds those anew that it may not write to: QEMU does not let them change their size.
         for mount in boot.init.mounts.iter().filter(|mount| !mount.read_only) {
             vm.announce_size(&mount.disk, Path::new(&volume_file(&mount.disk))).await?;

@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 mod cmdline;
+mod layers;
 mod overlay;
 mod qmp;
 mod state;
@@ -12,6 +13,7 @@ mod sys;
 mod vm;
 
 pub use cmdline::{MachineFiles, Memory, VmConfig, VolumeFile, machine_identity};
+pub use layers::FrozenLayer;
 pub use overlay::{Backing, OVERLAY_PIECE, OverlayError, create_overlay};
 pub use qmp::{Event, Qmp, QmpError};
 pub use vm::{GUEST_SOCKET, SpawnError, Vm, VmError};

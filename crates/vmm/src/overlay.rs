@@ -38,6 +38,8 @@ const RECONNECT_WAIT_SECS_MAX: u64 = 3600;
 pub enum Backing<'a> {
     /// A raw disk.
     Raw(&'a Path),
+    /// A layer that a VMM wrote: a qcow2, relative to the folder of the overlay.
+    Layer(&'a Path),
     /// A qcow2 that starts somewhere within a file.
     Within {
         /// The file; its name must be UTF-8.
@@ -55,6 +57,7 @@ impl Backing<'_> {
         use std::os::unix::ffi::OsStrExt;
         match self {
             Backing::Raw(path) => Some((path.as_os_str().as_bytes().to_vec(), "raw")),
+            Backing::Layer(path) => Some((path.as_os_str().as_bytes().to_vec(), "qcow2")),
             Backing::Within { file, offset } => {
                 let file = serde_json::json!({"driver": "file", "filename": file.to_str()?, "locking": "off"});
                 let raw = serde_json::json!({"driver": "raw", "offset": offset, "file": file});

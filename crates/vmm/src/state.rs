@@ -53,7 +53,7 @@ impl Vm {
         Ok(())
     }
 
-    /// Tells a restored guest the size of a disk, `root` or a volume's, which is another one than the template's. Without this the
+    /// Tells a restored guest the size of a disk, named as in [`crate::VmConfig`], which is another one than the template's. Without this the
     /// guest has to find the disk anew, which takes it a hundred milliseconds of emulation.
     pub async fn announce_size(&self, disk: &str, overlay: &Path) -> Result<(), VmError> {
         let path = self.dir().join(overlay);

@@ -1,7 +1,8 @@
-use crate::cmdline::{Memory, VmConfig, argv, fd};
+use crate::cmdline::{MachineFiles, Memory, VmConfig, argv, fd};
 use crate::qmp::{Event, Qmp, QmpError};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::mpsc;
-use warren_proto::guest::exchange;
+use warren_proto::guest::{ROOT_DISK, exchange};
 
 /// The guest channel's socket in the VM's folder. QEMU listens.
 pub const GUEST_SOCKET: &str = "guest.sock";
@@ -66,6 +67,9 @@ pub enum VmError {
     /// It did not end in time.
     #[error("timed out: {0}")]
     Slow(&'static str),
+    /// It has no such disk, or must not write to it.
+    #[error("this machine has no disk {0} that it may write to")]
+    NoDisk(String),
     /// QEMU could not use the saved device state.
     #[error("QEMU could not load or save the device state")]
     StateRefused,
@@ -86,6 +90,8 @@ pub struct Vm {
     dir: PathBuf,
     dir_fd: OwnedFd,
     exchange: File,
+    /// Files of the layers of each disk that can be written to, the lowest first.
+    pub(crate) layers: BTreeMap<String, Vec<PathBuf>>,
 }
 
 impl Vm {
@@ -127,7 +133,8 @@ impl Vm {
         let stream = UnixStream::from_std(ours).map_err(SpawnError::Socket)?;
         match tokio::time::timeout(GREETING_WAIT_MAX, Qmp::start(stream)).await {
             Ok(Ok((qmp, events))) => {
-                Ok((Vm { child, qmp, events, dir: dir.to_owned(), dir_fd, exchange }, stdout, stderr))
+                let layers = lowest_layers(&config.files);
+                Ok((Vm { child, qmp, events, dir: dir.to_owned(), dir_fd, exchange, layers }, stdout, stderr))
             }
             Ok(Err(_)) | Err(_) => {
                 let _ = child.start_kill();
@@ -188,6 +195,13 @@ impl Vm {
         let path = self.socket_path(name);
         UnixStream::connect(&path).await.map_err(|e| VmError::io("connect to", &path, e))
     }
+}
+
+/// The layers that a machine starts with.
+fn lowest_layers(files: &MachineFiles) -> BTreeMap<String, Vec<PathBuf>> {
+    let volumes = files.volumes.iter().filter(|volume| !volume.read_only);
+    let volumes = volumes.map(|volume| (volume.disk.clone(), vec![volume.overlay.clone()]));
+    volumes.chain([(ROOT_DISK.to_owned(), vec![files.root_overlay.clone()])]).collect()
 }
 
 /// Memory as a file that keeps its size; pages exist from their first use on.

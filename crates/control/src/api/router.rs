@@ -1,7 +1,8 @@
 use super::bound::bounded;
 use super::{
-    ApiError, account, admin, batch, create, delete, egress, gateway, get, health, image_build, image_builds,
-    image_delete, image_list, image_update, image_upload, images, jobs, list, login, registries, secrets, volume,
+    ApiError, account, admin, batch, checkpoint_delete, checkpoints, create, delete, egress, gateway, get, health,
+    image_build, image_builds, image_delete, image_list, image_update, image_upload, images, jobs, list, login,
+    registries, secrets, volume, volume_publish,
 };
 use crate::context::Context;
 use axum::Json;
@@ -17,16 +18,11 @@ use warren_proto::http::{API_PREFIX, ErrorCode};
 
 /// Words that share a path level with sandbox ids and belong to functions that this server does not have: they win over ids for all
 /// methods.
-const NOT_OFFERED: [&str; 9] = [
+const NOT_OFFERED: [&str; 4] = [
     "/sandbox/networks",
     "/sandbox/networks/{*rest}",
-    "/sandbox/checkpoints",
-    "/sandbox/checkpoints/{*rest}",
-    "/sandbox/checkpoints:batchGet",
-    "/sandbox/{id}/checkpoints",
     "/sandbox/{id}/ssh-session",
     "/sandbox/{id}/ssh-session/{session}",
-    "/sandbox/{id}/volumes/{name}/publish",
 ];
 
 /// Where `prime login` sends its user.
@@ -73,12 +69,16 @@ fn described() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(create::create, list::list, delete::delete_many))
         .routes(routes!(volume::create, volume::list))
         .routes(routes!(volume::get, volume::delete))
+        .routes(routes!(volume_publish::publish))
         .routes(routes!(get::get, delete::delete))
         .routes(routes!(get::logs))
         .routes(routes!(get::error_context))
         .routes(routes!(gateway::auth))
         .routes(routes!(egress::get, egress::put))
         .routes(routes!(batch::status))
+        .routes(routes!(checkpoints::create, checkpoints::list, checkpoint_delete::delete_all))
+        .routes(routes!(checkpoints::get_one, checkpoint_delete::delete))
+        .routes(routes!(checkpoints::batch))
         .routes(routes!(jobs::status))
         .routes(routes!(images::pull))
         .routes(routes!(images::import))

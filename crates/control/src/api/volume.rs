@@ -103,11 +103,18 @@ pub(super) async fn delete(
         let detail = "only an administrator of the team may delete its volumes";
         return Err(ApiError::new(ErrorCode::Forbidden, detail));
     }
-    match cx.store.volume_delete(&row.id).await? {
-        VolumeDeleted::Gone => Ok(StatusCode::NO_CONTENT),
+    match cx.store.volume_delete(&row.id, now_ms()).await? {
+        VolumeDeleted::Gone => {
+            cx.checkpoints.nudge.notify_one();
+            Ok(StatusCode::NO_CONTENT)
+        }
         VolumeDeleted::Attached(sandbox) => {
             let detail = format!("volume {name} is in use by sandbox {sandbox}; delete that first");
-            Err(ApiError::new(ErrorCode::Conflict, detail))
+            Err(ApiError::new(ErrorCode::VolumeInUse, detail))
+        }
+        VolumeDeleted::Publishing(checkpoint) => {
+            let detail = format!("publish {checkpoint} of volume {name} is not over; try again when it is");
+            Err(ApiError::new(ErrorCode::VolumePublishPending, detail))
         }
     }
 }

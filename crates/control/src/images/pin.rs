@@ -1,5 +1,7 @@
 //! Names of ours on the node. They are owned names, which no registry is ever asked for, of owners that cannot be.
 
+use warren_proto::node::is_checkpoint_image;
+
 /// Before the digest of a pinned artifact.
 const PINS: &str = "prime/_artifact/";
 /// Before the id of a build whose result has no tag yet.
@@ -26,7 +28,7 @@ pub(crate) fn build_of(name: &str) -> Option<&str> {
 
 /// Whether a name of the node is one of these.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    [PINS, BUILDS, VOLUMES].iter().any(|prefix| name.starts_with(prefix))
+    [PINS, BUILDS, VOLUMES].iter().any(|prefix| name.starts_with(prefix)) || is_checkpoint_image(name)
 }
 
 #[cfg(test)]

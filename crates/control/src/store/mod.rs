@@ -13,6 +13,7 @@
 //! | `images` | tags that people and teams own, each with the digest that it leads to | one look-up a create |
 //! | `image_artifacts` | digests whose bytes the node is to keep | rare |
 //! | `image_builds` | what makes tags lead somewhere, and the intent to finish it; 7 days after its end | a few updates a build |
+//! | `checkpoints` | disks at one moment: the intent to make one durable or to let it go, and what it became; deleted ones 7 days | one insert and two updates each |
 //! | `volumes` | disks that outlive sandboxes, each with the version that new sandboxes start from | one look-up a create that names one |
 //! | `volume_attachments` | which sandbox has which volume, and on which version it lies | one insert a volume of a create |
 //! | `idempotency_keys` | a repeated create answers the same sandbox, 24 hours long | one upsert a create |
@@ -30,6 +31,7 @@ mod artifact;
 mod attachment;
 mod build;
 mod build_begin;
+mod checkpoint;
 mod credential;
 mod error;
 #[cfg(test)]
@@ -42,6 +44,7 @@ mod insert;
 mod list;
 mod login;
 mod open;
+mod publish;
 mod purge;
 mod row;
 mod sandbox;
@@ -51,6 +54,7 @@ mod volume;
 pub(crate) use account::{Membership, User};
 pub(crate) use build::{BuildRow, Moved};
 pub(crate) use build_begin::{Begun, Terms};
+pub(crate) use checkpoint::{CheckpointRow, CheckpointStage, NewCheckpoint, Taken};
 pub(crate) use credential::CredentialRow;
 pub(crate) use error::StoreError;
 pub(crate) use image::ImageRow;
@@ -60,6 +64,7 @@ pub(crate) use insert::{Inserted, NewSandbox};
 pub(crate) use list::{Owner, Page, Selection};
 pub(crate) use login::ChallengeRow;
 pub(crate) use open::{Durability, Store};
+pub(crate) use publish::{NewPublish, Publish};
 pub(crate) use row::{Intent, Placement, SandboxRow};
 pub(crate) use sandbox::Updated;
 pub(crate) use secret::SecretRow;

@@ -21,6 +21,10 @@ impl Store {
             .bind(ended_before)
             .execute(&mut *tx)
             .await?;
+        sqlx::query("DELETE FROM checkpoints WHERE state = 'deleted' AND updated_at_ms < $1")
+            .bind(ended_before)
+            .execute(&mut *tx)
+            .await?;
         sqlx::query("DELETE FROM idempotency_keys WHERE created_at_ms < $1")
             .bind(to_db(now_ms.saturating_sub(KEY_KEPT_MS)))
             .execute(&mut *tx)

@@ -33,6 +33,8 @@ pub(crate) enum VolumeDeleted {
     Gone,
     /// This sandbox, which has not ended, has it.
     Attached(String),
+    /// This publish of it is not over.
+    Publishing(String),
 }
 
 impl Store {
@@ -76,14 +78,21 @@ impl Store {
         Ok(bytes.unsigned_abs())
     }
 
-    /// Deletes a volume that no sandbox has which has not ended.
-    pub(crate) async fn volume_delete(&self, id: &str) -> Result<VolumeDeleted, StoreError> {
+    /// Deletes a volume that no sandbox has which has not ended, and intends to let its versions go.
+    pub(crate) async fn volume_delete(&self, id: &str, now_ms: u64) -> Result<VolumeDeleted, StoreError> {
         let mut tx = self.write.begin().await?;
         let select = "SELECT a.sandbox_id FROM volume_attachments a JOIN sandboxes s ON s.id = a.sandbox_id \
                       WHERE a.volume_id = $1 AND s.ended_at_ms IS NULL LIMIT 1";
         if let Some(sandbox_id) = sqlx::query_scalar(select).bind(id).fetch_optional(&mut *tx).await? {
             return Ok(VolumeDeleted::Attached(sandbox_id));
         }
+        let select = "SELECT id FROM checkpoints WHERE volume_id = $1 AND state = 'pending' LIMIT 1";
+        if let Some(checkpoint_id) = sqlx::query_scalar(select).bind(id).fetch_optional(&mut *tx).await? {
+            return Ok(VolumeDeleted::Publishing(checkpoint_id));
+        }
+        let update = "UPDATE checkpoints SET state = 'deleting', updated_at_ms = $2 \
+                      WHERE volume_id = $1 AND state IN ('durable', 'failed')";
+        sqlx::query(update).bind(id).bind(to_db(now_ms)).execute(&mut *tx).await?;
         sqlx::query("DELETE FROM volumes WHERE id = $1").bind(id).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(VolumeDeleted::Gone)

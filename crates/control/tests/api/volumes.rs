@@ -95,7 +95,7 @@ async fn a_sandbox_has_the_volumes_that_it_asks_for_or_is_not_made() {
     // In use, then not any more.
     let path = format!("{VOLUMES}/data");
     let refused = server.call(Method::DELETE, &path, Value::Null).await;
-    assert_eq!(refused.refusal(), (409, "conflict"));
+    assert_eq!(refused.refusal(), (409, "volume_in_use"));
     assert!(text(&refused.body["detail"]).contains(&text(&made["id"])), "{refused:?}");
     server.delete(&text(&made["id"])).await.ok();
     assert_eq!(server.call(Method::DELETE, &path, Value::Null).await.status, StatusCode::NO_CONTENT);

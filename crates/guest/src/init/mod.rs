@@ -28,11 +28,14 @@ use std::time::Instant;
 use warren_proto::guest::{Init, InitDone};
 
 pub use finish::defaults;
+pub use volumes::Mounted;
 
 /// How far the guest is.
 pub struct Guest {
     /// What becomes its files; `None` once it has them.
     waiting: Option<Waiting>,
+    /// The volumes that it has.
+    volumes: Vec<Mounted>,
     /// The identity it has, and what was answered for it.
     done: Option<Done>,
     /// What is left to be done for it.
@@ -58,12 +61,17 @@ struct Done {
 impl Guest {
     /// A guest that has no root yet.
     pub fn waiting(waiting: Waiting) -> Self {
-        Self { waiting: Some(waiting), done: None, unfinished: None }
+        Self { waiting: Some(waiting), volumes: Vec::new(), done: None, unfinished: None }
     }
 
     /// An ordinary process on a machine that is set up already: `init` is refused. For tests.
     pub fn none() -> Self {
-        Self { waiting: None, done: None, unfinished: None }
+        Self { waiting: None, volumes: Vec::new(), done: None, unfinished: None }
+    }
+
+    /// A volume by the name of its disk.
+    pub fn volume(&self, disk: &str) -> Option<Mounted> {
+        self.volumes.iter().find(|volume| volume.disk == disk).cloned()
     }
 }
 
@@ -106,7 +114,7 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
     let is_new_root = guest.waiting.is_some();
     if let Some(Waiting { root, volumes, staged }) = guest.waiting.take() {
         root::enter(&mut steps, &root, staged)?;
-        volumes::mount_all(&mut steps, &volumes, &asked.mounts)?;
+        guest.volumes = volumes::mount_all(&mut steps, &volumes, &asked.mounts)?;
     } else if guest.done.is_none() {
         return Err(Refusal::bad_request(
             "an earlier init failed, or this agent is not the first process of a machine",

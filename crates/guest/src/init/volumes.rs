@@ -8,11 +8,28 @@ use rustix::mount::{MountFlags, mount};
 use std::ffi::CStr;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use warren_proto::guest::Mount;
 
+/// A volume that was mounted.
+#[derive(Debug, Clone)]
+pub struct Mounted {
+    /// Name of its disk.
+    pub disk: String,
+    /// Where it was mounted.
+    pub path: String,
+    /// Number of its device, by which it is told from what may be there later.
+    pub device: u64,
+}
+
 /// Mounts all of them, each path before those below it.
-pub(super) fn mount_all(steps: &mut Steps, disks: &[(String, LateDisk)], mounts: &[Mount]) -> Result<(), Refusal> {
+pub(super) fn mount_all(
+    steps: &mut Steps,
+    disks: &[(String, LateDisk)],
+    mounts: &[Mount],
+) -> Result<Vec<Mounted>, Refusal> {
+    let mut mounted = Vec::with_capacity(mounts.len());
     for wanted in mounts {
         let (_, disk) = disks
             .iter()
@@ -22,20 +39,22 @@ pub(super) fn mount_all(steps: &mut Steps, disks: &[(String, LateDisk)], mounts:
             true => disk.read_only_device(),
             false => disk.device(),
         })?;
-        steps.run_or(
+        mounted.push(steps.run_or(
             &format!("mount_{}", wanted.disk),
             || mount_one(&device, wanted),
             |error| Refusal::volume_unusable(format!("a volume cannot be mounted at {}: {error}", wanted.path)),
-        )?;
+        )?);
     }
-    Ok(())
+    Ok(mounted)
 }
 
-fn mount_one(device: &Path, wanted: &Mount) -> io::Result<()> {
+fn mount_one(device: &Path, wanted: &Mount) -> io::Result<Mounted> {
     let (flags, options): (_, Option<&CStr>) = match wanted.read_only {
         true => (MountFlags::RDONLY, None),
         false => (MountFlags::empty(), Some(OPTIONS)),
     };
     fs::create_dir_all(&wanted.path)?;
-    Ok(mount(device, &wanted.path, "ext4", flags, options)?)
+    mount(device, &wanted.path, "ext4", flags, options)?;
+    let device = fs::metadata(&wanted.path)?.dev();
+    Ok(Mounted { disk: wanted.disk.clone(), path: wanted.path.clone(), device })
 }

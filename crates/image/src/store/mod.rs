@@ -22,12 +22,14 @@ mod flight;
 mod gc;
 mod import;
 mod index;
+mod layered;
 mod lease;
 mod make;
 mod pin;
 mod quota;
 
 pub use ensure::Ask;
+pub use layered::Layered;
 pub use lease::Lease;
 
 use crate::chunks::{Chunks, Disk};

@@ -5,6 +5,7 @@ use super::disk::Plan;
 use super::uids::{TakenUid, Uids};
 use super::volumes::{self, Bases, VolumeError};
 use super::{Activity, Event, Folder, Intent, apply};
+use crate::checkpoint::Checkpoints;
 use crate::ended::{Ended, EndedRecords};
 use crate::expiry::{self, Clocks};
 use crate::host::{now_ms, random};
@@ -48,6 +49,7 @@ pub(crate) struct Services {
     pub(crate) warren: PathBuf,
     pub(crate) machine: Machine,
     pub(crate) images: warren_image::Store,
+    pub(crate) checkpoints: Arc<Checkpoints>,
     pub(crate) templates: Arc<Templates>,
     /// Starts that may run at once.
     pub(crate) starts: Semaphore,
@@ -71,6 +73,10 @@ pub(crate) struct Handle {
     pub(crate) activity: Activity,
     pub(crate) terminate: mpsc::Sender<Termination>,
     pub(crate) memory_mib: u64,
+    /// Digests of what its volumes lie on.
+    pub(crate) volumes: Arc<Mutex<Vec<String>>>,
+    /// Held while its disk is being frozen.
+    pub(crate) freezing: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Handle {
@@ -133,6 +139,8 @@ impl Driver {
             activity: Activity::new(),
             terminate,
             memory_mib: intent.shape.memory_mib,
+            volumes: Arc::new(Mutex::new(intent.volumes.clone())),
+            freezing: Arc::default(),
         };
         let driver = Driver {
             id,
@@ -255,6 +263,7 @@ impl Driver {
         let bases = self.unless_terminated(Bases::find(&services.images, &spec.volumes)).await?;
         let bases = bases.map_err(|e: VolumeError| failed(&e))?;
         self.intent.volumes = bases.digests();
+        self.handle.volumes.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.intent.volumes);
         self.folder.write_intent(&self.intent).map_err(|e| failed(&e))?;
         self.volume_leases = bases.make_disks(&spec.volumes, &self.folder.vm()).await.map_err(|e| failed(&e))?;
         Ok(())

@@ -4,7 +4,7 @@ use super::volume::mounts;
 use super::{CreateSandbox, FieldError, Invalid, StartCommand, limits};
 use std::time::Duration;
 use warren_model::reference::Reference;
-use warren_model::{SandboxSpec, Shape, limits as spec_limits};
+use warren_model::{CheckpointId, SandboxSpec, Shape, limits as spec_limits};
 
 impl TryFrom<&CreateSandbox> for SandboxSpec {
     type Error = Invalid;
@@ -13,7 +13,7 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
     fn try_from(request: &CreateSandbox) -> Result<Self, Invalid> {
         let mut errors = Faults::default();
         let shape = errors.keep(Shape::from_request(request.cpu_cores, request.memory_gb));
-        let disk_mib = errors.keep(SandboxSpec::disk_mib_from_request(request.disk_gb()));
+        let disk_mib = errors.keep(disk_mib(request));
         let image = errors.keep(image(request));
         let timeout = errors.keep(timeout(request.timeout_minutes));
         let idle_timeout = errors.keep(idle_timeout(request));
@@ -74,7 +74,22 @@ impl Faults {
     }
 }
 
+/// A checkpoint has its own size.
+fn disk_mib(request: &CreateSandbox) -> Result<u64, warren_model::BadSpec> {
+    match &request.checkpoint_id {
+        Some(_) => Ok(0),
+        None => SandboxSpec::disk_mib_from_request(request.disk_gb()),
+    }
+}
+
+/// For a checkpoint, whoever knows what image it became puts that in its place.
 fn image(request: &CreateSandbox) -> Result<String, FieldError> {
+    if let Some(id) = &request.checkpoint_id {
+        return match CheckpointId::parse(id) {
+            Ok(_) => Ok(String::new()),
+            Err(bad) => Err(FieldError::body("checkpoint_id", bad.to_string())),
+        };
+    }
     let field = "docker_image";
     let text = request.docker_image.as_deref().map(str::trim).unwrap_or_default();
     if text.is_empty() {
@@ -173,9 +188,6 @@ fn not_offered(request: &CreateSandbox) -> Vec<FieldError> {
     if request.gpu_count > 0 || request.gpu_type.is_some() {
         refuse("gpu_count", "this server has no GPUs: must be 0");
     }
-    if request.checkpoint_id.is_some() {
-        refuse("checkpoint_id", "this server does not offer checkpoints");
-    }
     if request.idempotency_key.as_ref().is_some_and(|k| k.is_empty() || k.len() > limits::IDEMPOTENCY_KEY_LEN_MAX) {
         refuse("idempotency_key", "must be 1 to 256 bytes");
     }
@@ -202,6 +214,13 @@ mod tests {
         assert_eq!(spec.shape, Shape { vcpus: 1, memory_mib: 1024 });
         assert_eq!(spec.timeout, Some(Duration::from_secs(3600)));
         assert_eq!(spec.egress, EgressPolicy::Deny(vec![]));
+    }
+
+    #[test]
+    fn a_checkpoint_stands_for_image_and_disk() {
+        let spec = parse(serde_json::json!({"name": "a", "checkpoint_id": "k1"})).unwrap();
+        assert_eq!((spec.image.as_str(), spec.disk_mib), ("", 0));
+        assert!(parse(serde_json::json!({"name": "a", "checkpoint_id": "../x"})).is_err());
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What control says to a node. One process in `warren serve`; over HTTP/2 between machines.
 
+mod checkpoint;
 mod token;
 
+pub use checkpoint::{CheckpointMade, CheckpointState, STATE_HOLD_SECS, checkpoint_image, is_checkpoint_image};
 pub use token::{BadToken, TokenClaims, TokenKey};
 
 use async_trait::async_trait;
@@ -9,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tokio::sync::broadcast;
 use warren_model::egress::EgressPolicy;
-use warren_model::{EndReason, ErrorType, ImageAccess, SandboxId, SandboxSpec, Status};
+use warren_model::{CheckpointId, EndReason, ErrorType, ImageAccess, SandboxId, SandboxSpec, Status};
 
 /// Bounds of the node API, each with its unit.
 pub mod limits {
@@ -86,6 +88,19 @@ pub trait NodeApi: Send + Sync + 'static {
 
     /// A token for the data plane of one sandbox, valid until `expires_at_ms` (milliseconds since 1970).
     fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String;
+
+    /// Freezes the disk of a running sandbox and answers once nothing that happens to the sandbox can harm the checkpoint any more; the rest
+    /// goes on by itself, also after a restart. A second call with the same id changes nothing.
+    async fn checkpoint(&self, sandbox: &SandboxId, id: &CheckpointId) -> Result<(), NodeError>;
+
+    /// The same with a volume that the sandbox may write to: the disk of that place in its spec's list.
+    async fn publish_volume(&self, sandbox: &SandboxId, volume: usize, id: &CheckpointId) -> Result<(), NodeError>;
+
+    /// How far a checkpoint is; held for up to [`STATE_HOLD_SECS`] while it is pending. `None` if this node made none of that id.
+    async fn checkpoint_state(&self, id: &CheckpointId) -> Option<CheckpointState>;
+
+    /// Lets a checkpoint go that is not pending; its bytes go when no sandbox uses them. An unknown one is gone already.
+    async fn remove_checkpoint(&self, id: &CheckpointId) -> Result<(), ImageError>;
 }
 
 /// What a node saw of one sandbox.

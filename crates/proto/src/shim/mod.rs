@@ -29,6 +29,8 @@ pub mod paths {
     pub const TERMINATE: &str = "/v1/terminate";
     /// `PUT` [`super::SetEgress`].
     pub const EGRESS: &str = "/v1/egress";
+    /// `POST` [`super::NewLayer`]: freezes a disk as it is now and lets the machine go on with a new layer; answers [`super::Layers`].
+    pub const LAYER: &str = "/v1/layer";
     /// Prefix of what is for the guest agent.
     pub const GUEST: &str = "/guest";
 }
@@ -154,4 +156,18 @@ pub struct SetEgress {
     pub policy: EgressPolicy,
     /// Its generation.
     pub generation: u64,
+}
+
+/// Freezes a disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewLayer {
+    /// Its serial number: [`crate::guest::ROOT_DISK`] or a volume's.
+    pub disk: String,
+}
+
+/// Layers of a disk that are never written again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layers {
+    /// Names of files in the VM's folder, the lowest first. The last is what was frozen just now.
+    pub files: Vec<String>,
 }

@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+/// Serial number of the disk that becomes the root.
+pub const ROOT_DISK: &str = "root";
 /// What a volume disk's name starts with.
 const PREFIX: &str = "volume-";
 
@@ -25,4 +27,11 @@ pub struct Mount {
     pub path: String,
     /// Whether the disk cannot be written to.
     pub read_only: bool,
+}
+
+/// Which file system is to rest, or to go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestDisk {
+    /// Serial number of its disk: [`ROOT_DISK`] or a volume's.
+    pub disk: String,
 }
