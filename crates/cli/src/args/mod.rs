@@ -14,7 +14,7 @@ pub(crate) use sandbox::{
     CreateArgs, DeleteArgs, DownloadArgs, ListArgs, RunArgs, SandboxCommand, ShellArgs, UploadArgs,
 };
 pub(crate) use serve::{AccelChoice, LogFormat, ServeArgs, ShimArgs};
-pub(crate) use volumes::{VolumeArgs, VolumeAt, VolumeListArgs, VolumesArgs, VolumesCommand};
+pub(crate) use volumes::{PublishArgs, VolumeArgs, VolumeAt, VolumeListArgs, VolumesArgs, VolumesCommand};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;

@@ -12,6 +12,9 @@ pub(crate) enum VolumesCommand {
     List(VolumeListArgs),
     /// Show one volume
     Get(VolumeArgs),
+    /// Make what a sandbox wrote the content that new sandboxes start from
+    #[command(after_help = "Example:\n  warren volumes publish datasets --sandbox ID")]
+    Publish(PublishArgs),
     /// Delete volumes with their data; one that a sandbox has stays
     #[command(visible_alias = "rm")]
     Delete(VolumesArgs),
@@ -23,6 +26,21 @@ pub(crate) struct VolumeArgs {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) owner: OwnerArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PublishArgs {
+    /// As `volumes list` shows it
+    pub(crate) name: String,
+    /// Sandbox that publishes
+    #[arg(long, value_name = "ID")]
+    pub(crate) sandbox: String,
+    /// Also if another sandbox has published since this one was created: in place of that
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Answer at once instead of waiting until it is durable
+    #[arg(long)]
+    pub(crate) no_wait: bool,
 }
 
 #[derive(Debug, Clone, Args)]

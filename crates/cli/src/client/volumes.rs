@@ -1,6 +1,6 @@
 use super::{Api, ApiError};
 use reqwest::Method;
-use warren_proto::http::{NewVolume, Volume, VolumeList};
+use warren_proto::http::{Checkpoint, NewVolume, PublishVolume, Volume, VolumeList};
 
 const VOLUMES: [&str; 2] = ["sandbox", "volumes"];
 
@@ -26,6 +26,16 @@ impl Api {
     pub(crate) async fn get_volume(&self, name: &str, team_id: Option<&str>) -> Result<Volume, ApiError> {
         let [sandbox, volumes] = VOLUMES;
         self.answer(self.request(Method::GET, &[sandbox, volumes, name]).query(&[("team_id", team_id)])).await
+    }
+
+    /// Publishes what a sandbox made of a volume; it is durable a little later.
+    pub(crate) async fn publish_volume(&self, sandbox: &str, name: &str, force: bool) -> Result<Checkpoint, ApiError> {
+        self.send(Method::POST, &["sandbox", sandbox, "volumes", name, "publish"], &PublishVolume { force }).await
+    }
+
+    /// One checkpoint, of a sandbox or of a volume.
+    pub(crate) async fn get_checkpoint(&self, id: &str) -> Result<Checkpoint, ApiError> {
+        self.get(&["sandbox", "checkpoints", id]).await
     }
 
     /// Deletes a volume that no sandbox has.

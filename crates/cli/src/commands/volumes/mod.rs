@@ -4,6 +4,7 @@ mod create;
 mod delete;
 mod get;
 mod list;
+mod publish;
 mod view;
 
 use super::Context;
@@ -16,6 +17,7 @@ pub(crate) async fn dispatch(context: &Context, command: VolumesCommand) -> Resu
         VolumesCommand::Create(args) => create::run(context, args).await,
         VolumesCommand::List(args) => list::run(context, &args).await,
         VolumesCommand::Get(args) => get::run(context, &args).await,
+        VolumesCommand::Publish(args) => publish::run(context, args).await,
         VolumesCommand::Delete(args) => delete::run(context, args).await,
     }
 }

@@ -1,11 +1,17 @@
 use crate::printer::{Table, View, human_size};
 use serde_json::{Value, json};
-use warren_proto::http::{Volume, VolumeList};
+use warren_proto::http::{Checkpoint, CheckpointWord, Volume, VolumeList};
 
 /// One volume.
 #[derive(Debug)]
 pub(super) struct VolumeView {
     pub(super) volume: Volume,
+}
+
+/// What was published.
+#[derive(Debug)]
+pub(super) struct PublishedView {
+    pub(super) checkpoint: Checkpoint,
 }
 
 /// A page of volumes.
@@ -50,5 +56,23 @@ impl View for VolumesView {
 
     fn ids(&self) -> Vec<String> {
         self.list.volumes.iter().map(|volume| volume.name.clone()).collect()
+    }
+}
+
+impl View for PublishedView {
+    fn table(&self) -> String {
+        let Checkpoint { id, state, occupied_bytes, .. } = &self.checkpoint;
+        match state {
+            CheckpointWord::Durable => format!("{id}  published, {}\n", human_size(*occupied_bytes)),
+            CheckpointWord::Pending | CheckpointWord::Failed => format!("{id}  not durable yet\n"),
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!(self.checkpoint)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        vec![self.checkpoint.id.clone()]
     }
 }
