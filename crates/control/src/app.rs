@@ -60,6 +60,7 @@ impl App {
             checkpoints: Checkpoints::default(),
             changes: Changes::default(),
             underway: Underway::default(),
+            snapshots_underway: Underway::default(),
             effects: Arc::new(Semaphore::new(driver::EFFECTS_MAX)),
             nudge: Notify::new(),
             node_full: AtomicBool::new(false),

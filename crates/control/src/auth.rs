@@ -63,7 +63,7 @@ impl Caller {
         self.may_use_of(cx, &row.user_id, row.team_id.as_deref()).await
     }
 
-    /// The same for anything that this user made, for this team if there is one.
+    /// The same for anything that a user, or a team, has.
     pub(crate) async fn may_use_of(
         &self,
         cx: &Context,

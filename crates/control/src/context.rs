@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use warren_model::{SandboxId, SnapshotId};
 use warren_proto::node::NodeApi;
 
 /// One per server.
@@ -26,7 +27,9 @@ pub(crate) struct Context {
     /// Told after each change of a row.
     pub(crate) changes: Changes,
     /// Effects on the node that have begun.
-    pub(crate) underway: Underway,
+    pub(crate) underway: Underway<SandboxId>,
+    /// Snapshots that are being taken.
+    pub(crate) snapshots_underway: Underway<SnapshotId>,
     /// Effects of plans that may run at once.
     pub(crate) effects: Arc<Semaphore>,
     /// Asks for a plan soon.

@@ -20,6 +20,7 @@ mod quota;
 mod random;
 mod reconcile;
 mod seal;
+mod snapshots;
 mod store;
 
 pub use api::{OverTls, limits, openapi};

@@ -4,7 +4,7 @@ use crate::command::Defaults;
 use crate::freeze::Freeze;
 use crate::http::Budget;
 use crate::init::Guest;
-use crate::process::{Cgroups, OomWatch, Reaper};
+use crate::process::{Cgroups, Freezer, OomWatch, Reaper};
 use crate::session::Sessions;
 use crate::start_command::StartCommand;
 use crate::status::OwnMemory;
@@ -43,6 +43,8 @@ pub struct Agent {
     pub reaper: Rc<Reaper>,
     /// Makes the commands' cgroups.
     pub cgroups: Rc<Cgroups>,
+    /// Lets the user's programs stand still.
+    pub freezer: Freezer,
     /// Sees kills for lack of memory.
     pub oom: Rc<OomWatch>,
     /// The commands.
@@ -77,6 +79,7 @@ impl Agent {
         Ok(Rc::new(Self {
             reaper: Reaper::new()?,
             cgroups: Cgroups::new(cgroup_parent),
+            freezer: Freezer::default(),
             oom: OomWatch::new(),
             sessions: Sessions::default(),
             outgoing: Budget::new(OUTGOING_LEN_MAX),

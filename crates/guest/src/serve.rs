@@ -48,6 +48,10 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
     let body = Incoming::new(body);
     let query = Query::of(&head.uri);
     let path = head.uri.path();
+    if ![paths::INIT, paths::SUSPEND, paths::RESUME].contains(&path) {
+        // A command must not be born frozen, nor may anything be begun in a machine that does not know yet which one it is.
+        agent.freezer.running().await;
+    }
     if let Some(method) = path.strip_prefix(paths::COMMAND_SESSION)
         && head.method == Method::POST
     {
@@ -66,6 +70,14 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
         (&Method::GET, paths::STATUS) => status::status(agent, respond).await,
         (&Method::GET, paths::POWER_OFF) => {
             agent.start_command.powered_off().await;
+            answer_json(&mut respond, StatusCode::OK, &serde_json::Map::new());
+        }
+        (&Method::POST, paths::SUSPEND) => match agent.freezer.suspend(agent.cgroups.root()) {
+            Ok(()) => answer_json(&mut respond, StatusCode::OK, &serde_json::Map::new()),
+            Err(error) => answer_refusal(&mut respond, Refusal::internal("suspend", error)),
+        },
+        (&Method::POST, paths::RESUME) => {
+            agent.freezer.resume();
             answer_json(&mut respond, StatusCode::OK, &serde_json::Map::new());
         }
         (&Method::POST, paths::INIT) => with_json(respond, body, async |asked| init::initialise(&agent, asked)).await,

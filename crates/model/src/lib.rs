@@ -14,7 +14,7 @@ mod volume;
 
 pub use access::{ImageAccess, Login};
 pub use checkpoint::{BadCheckpointId, CheckpointId};
-pub use id::{BadId, SandboxId};
+pub use id::{BadId, SandboxId, SnapshotId};
 pub use lifecycle::{EndReason, ErrorType, Status};
 pub use spec::{BadSpec, SandboxSpec, Shape, StartCommand, limits};
 pub use volume::{BadMountPath, BadVolumeName, MountPath, VolumeMount, VolumeName};

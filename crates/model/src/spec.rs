@@ -1,3 +1,4 @@
+use crate::SnapshotId;
 use crate::access::ImageAccess;
 use crate::egress::EgressPolicy;
 use crate::volume::VolumeMount;
@@ -61,6 +62,8 @@ pub struct SandboxSpec {
     pub name: String,
     /// The reference as the client gave it.
     pub image: String,
+    /// Goes on from this snapshot, of which `shape`, `disk_mib` and `image` are copies, instead of starting anew.
+    pub snapshot: Option<SnapshotId>,
     /// For whom that image is fetched.
     pub image_access: ImageAccess,
     /// vCPUs and memory.
@@ -71,6 +74,10 @@ pub struct SandboxSpec {
     pub timeout: Option<Duration>,
     /// End after so long without an active operation; `None` is never.
     pub idle_timeout: Option<Duration>,
+    /// Pauses at its idle timeout, and does not end.
+    pub idle_pauses: bool,
+    /// A command that comes while it is paused lets it go on.
+    pub resumes_by_itself: bool,
     /// Environment of every command, visible in the API.
     pub env: BTreeMap<String, String>,
     /// Environment of every command, never shown.

@@ -88,7 +88,7 @@ async fn probe(data_dir: &Path, machine: &Machine) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
     let machine = Machine { accel: Accel::Kvm, ..machine.clone() };
-    let devices = Devices { shape: PROBE_SHAPE, volumes: 0 };
+    let devices = Devices::of(PROBE_SHAPE);
     let booted = crate::template::boot(&machine, devices, &dir, Memory::Anonymous, PROBE_WAIT);
     let outcome = match tokio::time::timeout(PROBE_WAIT, booted).await {
         Ok(Ok(mut vm)) => {

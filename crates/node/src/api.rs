@@ -1,10 +1,9 @@
 //! The node as control sees it.
 
 use crate::admit::{self, Verdict};
-use crate::checkpoint::Running;
 use crate::host;
 use crate::node::Node;
-use crate::sandbox::{Driver, Folder, Handle, Intent, apply};
+use crate::sandbox::{Driver, Folder, Handle, Intent, Order, apply};
 use crate::shim_client::ShimClient;
 use async_trait::async_trait;
 use hyper::Method;
@@ -14,11 +13,11 @@ use std::time::Duration;
 use tokio::sync::{broadcast, oneshot};
 use warren_image::Ask;
 use warren_model::egress::EgressPolicy;
-use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
-use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest, ROOT_DISK, volume_disk};
+use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
+use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest};
 use warren_proto::node::{
     BuildOrder, CheckpointState, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError,
-    NodeInfo, Observation,
+    NodeInfo, Observation, SnapshotError, SnapshotInfo,
 };
 use warren_proto::shim::{SetEgress, ShimState, paths};
 
@@ -26,9 +25,6 @@ use warren_proto::shim::{SetEgress, ShimState, paths};
 const CALL_WAIT: Duration = Duration::from_secs(10);
 /// Longest wait for the end of a sandbox; a shim gets a grace period and is killed after it.
 const TERMINATE_WAIT: Duration = Duration::from_secs(30);
-
-/// Longest that a terminate waits for a disk that is being frozen: so a checkpoint that was asked for before is whole.
-const FREEZE_ENDS_WAIT: Duration = Duration::from_secs(6);
 
 /// A node that can be shared: the tasks of its sandboxes hold it too.
 #[derive(Clone)]
@@ -53,24 +49,14 @@ impl SharedNode {
         }
     }
 
-    /// Makes a checkpoint of a disk that lies on the image of `base`.
-    async fn freeze(
-        &self,
-        sandbox: &SandboxId,
-        id: &CheckpointId,
-        disk: String,
-        base: Option<String>,
-    ) -> Result<(), NodeError> {
-        let (handle, shim) = self.shim(sandbox)?;
-        let vm = self.0.sandboxes_dir().join(sandbox.as_str()).join(warren_shim::VM_DIR);
-        let running = Running { id: sandbox.clone(), shim, vm, disk, image_digest: base };
-        let (checkpoints, id, problem_of) = (self.0.services.checkpoints.clone(), id.clone(), sandbox.clone());
-        // In a task of its own: what has begun goes on to its end even if the caller goes away.
-        let begun = tokio::spawn(async move {
-            let _turn = handle.freezing.lock().await;
-            checkpoints.begin(id, running).await
-        });
-        begun.await.unwrap_or_else(|error| Err(NodeError::NoAnswer { id: problem_of, problem: error.to_string() }))
+    /// Makes a checkpoint of the root disk, or of the volume of that place.
+    async fn freeze(&self, sandbox: &SandboxId, id: &CheckpointId, volume: Option<usize>) -> Result<(), NodeError> {
+        let handle = self.handle(sandbox)?;
+        let (reply, answer) = oneshot::channel();
+        let not_running = || NodeError::NotRunning { id: sandbox.clone(), status: handle.observation().status };
+        let sent = handle.orders.send(Order::Checkpoint(id.clone(), volume, reply)).await;
+        sent.map_err(|_| not_running())?;
+        answer.await.unwrap_or_else(|_| Err(not_running()))
     }
 
     async fn call<A: serde::de::DeserializeOwned>(
@@ -94,6 +80,48 @@ impl SharedNode {
                 let _ = self.0.services.observations.send(seen.clone());
             }
         }
+    }
+}
+
+impl SharedNode {
+    /// Hands an order to the sandbox's owner.
+    pub(crate) async fn order(&self, id: &SandboxId, order: Order) -> Result<(), SnapshotError> {
+        let handle = self.handle(id).map_err(|error| match error {
+            NodeError::NotRunning { id, status } => not_now(&id, status),
+            _ => SnapshotError::NoSandbox(id.clone()),
+        })?;
+        let seen = handle.observation();
+        if !matches!(seen.status, Status::Running | Status::Paused) {
+            return Err(not_now(id, seen.status));
+        }
+        if seen.status == Status::Paused && matches!(order, Order::Resume(_) | Order::Reset(..)) {
+            let host = host::measure(&self.0.config.data_dir);
+            let promised = self.0.known().promised();
+            if let Verdict::Full(problem) | Verdict::Never(problem) = admit::admit(&host, &promised, handle.shape) {
+                return Err(SnapshotError::Conflict { id: id.clone(), status: seen.status, problem });
+            }
+        }
+        handle.orders.send(order).await.map_err(|_| not_now(id, handle.observation().status))
+    }
+
+    /// What the owner says; a sandbox that ends meanwhile says nothing.
+    pub(crate) async fn answered<T>(
+        &self,
+        id: &SandboxId,
+        answer: oneshot::Receiver<Result<T, SnapshotError>>,
+    ) -> Result<T, SnapshotError> {
+        match answer.await {
+            Ok(answer) => answer,
+            Err(_) => Err(not_now(id, self.get(id).await.map_or(Status::Terminated, |seen| seen.status))),
+        }
+    }
+}
+
+fn not_now(id: &SandboxId, status: Status) -> SnapshotError {
+    SnapshotError::Conflict {
+        id: id.clone(),
+        status,
+        problem: "it must be RUNNING, or PAUSED to be reset or resumed".to_owned(),
     }
 }
 
@@ -141,7 +169,6 @@ impl NodeApi for SharedNode {
                 }
             }
         };
-        let _ = tokio::time::timeout(FREEZE_ENDS_WAIT, handle.freezing.lock()).await;
         let (done, ended) = oneshot::channel();
         // A closed queue means that it is ending already: then `ended` resolves at once, and the live list is the truth.
         let _ = handle.terminate.send((reason, message.to_owned(), done)).await;
@@ -193,6 +220,8 @@ impl NodeApi for SharedNode {
 
     async fn set_egress(&self, id: &SandboxId, policy: EgressPolicy, generation: u64) -> Result<(), NodeError> {
         let body = SetEgress { policy, generation };
+        let written = self.handle(id)?.folder.write_egress(&body);
+        written.map_err(|e| NodeError::NoAnswer { id: id.clone(), problem: format!("write the policy down: {e}") })?;
         let _: ShimState = self.call(id, Method::PUT, paths::EGRESS, Some(&body)).await?;
         Ok(())
     }
@@ -256,6 +285,39 @@ impl NodeApi for SharedNode {
         self.0.services.images.builds()
     }
 
+    async fn snapshot(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<SnapshotInfo, SnapshotError> {
+        let (reply, answer) = oneshot::channel();
+        self.order(id, Order::Snapshot(snapshot.clone(), reply)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn reset(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        let (done, answer) = oneshot::channel();
+        self.order(id, Order::Reset(snapshot.clone(), done)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn pause(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        let (done, answer) = oneshot::channel();
+        self.order(id, Order::Pause(snapshot.clone(), done)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn resume(&self, id: &SandboxId) -> Result<(), SnapshotError> {
+        let (done, answer) = oneshot::channel();
+        self.order(id, Order::Resume(done)).await?;
+        self.answered(id, answer).await
+    }
+
+    async fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.0.services.snapshots.list()
+    }
+
+    async fn delete_snapshot(&self, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        let deleted = self.0.services.snapshots.delete(snapshot);
+        deleted.map_err(|e| SnapshotError::Failed(format!("delete snapshot {snapshot}: {e}")))
+    }
+
     fn info(&self) -> NodeInfo {
         let promised = self.0.known().promised();
         NodeInfo {
@@ -273,14 +335,13 @@ impl NodeApi for SharedNode {
     fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String {
         self.0.token_key.sign(id, expires_at_ms)
     }
+
     async fn checkpoint(&self, sandbox: &SandboxId, id: &CheckpointId) -> Result<(), NodeError> {
-        let image_digest = self.handle(sandbox)?.observation().image_digest;
-        self.freeze(sandbox, id, ROOT_DISK.to_owned(), image_digest).await
+        self.freeze(sandbox, id, None).await
     }
 
     async fn publish_volume(&self, sandbox: &SandboxId, volume: usize, id: &CheckpointId) -> Result<(), NodeError> {
-        let base = self.handle(sandbox)?.volumes.lock().unwrap_or_else(PoisonError::into_inner).get(volume).cloned();
-        self.freeze(sandbox, id, volume_disk(volume), base).await
+        self.freeze(sandbox, id, Some(volume)).await
     }
 
     async fn checkpoint_state(&self, id: &CheckpointId) -> Option<CheckpointState> {

@@ -18,6 +18,7 @@ mod node;
 mod sandbox;
 mod sealed;
 mod shim_client;
+mod snapshots;
 mod template;
 
 pub use accel::{AccelChoice, Verdict as AccelVerdict, cached as cached_accel};

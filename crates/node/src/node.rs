@@ -6,11 +6,13 @@ use crate::assets::{self, AssetsError};
 use crate::checkpoint::Checkpoints;
 use crate::ended::EndedRecords;
 use crate::host;
-use crate::sandbox::{Adopted, Driver, Folder, Handle, Intent, Jails, Services, Waiters};
+use crate::sandbox::{Adopted, Driver, Folder, Handle, Intent, Services, Turn, Waiters};
 use crate::shim_client::{ProcessHandle, ProcessName, ShimClient};
+use crate::snapshots::Snapshots;
 use crate::template::Templates;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, broadcast};
@@ -95,7 +97,10 @@ pub(crate) struct Known {
 
 impl Known {
     pub(crate) fn promised(&self) -> Promised {
-        Promised { sandboxes: self.live.len() as u64, memory_mib: self.live.values().map(|h| h.memory_mib).sum() }
+        Promised {
+            sandboxes: self.live.len() as u64,
+            memory_mib: self.live.values().map(|h| h.memory_mib.load(Ordering::SeqCst)).sum(),
+        }
     }
 
     pub(crate) fn was_deleted(&self, id: &SandboxId) -> bool {
@@ -135,6 +140,8 @@ impl Node {
         let checkpoints_dir = data_dir.join("checkpoints");
         let checkpoints = Checkpoints::open(checkpoints_dir.clone(), images.clone());
         let checkpoints = checkpoints.map_err(io("open", &checkpoints_dir))?;
+        let snapshots_dir = data_dir.join("snapshots");
+        let snapshots = Snapshots::open(snapshots_dir.clone()).map_err(io("open", &snapshots_dir))?;
         let ended_dir = data_dir.join("ended");
         let ended = EndedRecords::open(ended_dir.clone()).map_err(io("open", &ended_dir))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -145,7 +152,8 @@ impl Node {
             checkpoints,
             templates,
             starts: Semaphore::new(cores * STARTS_PER_CORE),
-            jails: locks_shims_in(simulated).then(Jails::default),
+            uids: locks_shims_in(simulated).then(Default::default),
+            snapshots,
             ended,
             observations: broadcast::channel(limits::OBSERVATIONS_QUEUED_MAX).0,
         });
@@ -155,6 +163,7 @@ impl Node {
         node.adopt_all(left).await;
         node.services.checkpoints.resume().map_err(io("read", &checkpoints_dir))?;
         // Only now that everything that runs or is made has its lease.
+        node.services.snapshots.collect();
         let unused = node.services.images.collect().await;
         tracing::debug!(unused, "images collected");
         Ok(node)
@@ -237,18 +246,15 @@ impl Node {
             return;
         };
         let shim = intent.shim.and_then(ProcessName::open);
-        let live = tokio::time::timeout(ADOPT_WAIT, connect(&folder)).await;
-        match live {
-            Ok(Some((client, state))) => {
-                tracing::info!(sandbox = %id, phase = ?state.phase, "adopted");
-                let image = intent.image_digest.as_deref().and_then(|digest| self.services.images.lease(digest));
-                let adopted = Adopted { client, state, shim, image };
-                let (driver, handle) = Driver::new(id.clone(), folder, intent, self.services.clone());
-                self.known().live.insert(id.clone(), handle.clone());
-                self.run(id, &handle, driver.adopt(adopted));
-            }
-            _ => self.bury(id, folder, intent, shim).await,
+        let live = tokio::time::timeout(ADOPT_WAIT, connect(&folder)).await.ok().flatten();
+        if live.is_none() && intent.turn == Turn::Running {
+            return self.bury(id, folder, intent, shim).await;
         }
+        tracing::info!(sandbox = %id, turn = ?intent.turn, phase = ?live.as_ref().map(|(_, state)| state.phase), "adopted");
+        let image = intent.image_digest.as_deref().and_then(|digest| self.services.images.lease(digest));
+        let (driver, handle) = Driver::new(id.clone(), folder, intent, self.services.clone());
+        self.known().live.insert(id.clone(), handle.clone());
+        self.run(id, &handle, driver.adopt(Adopted { live, shim, image }));
     }
 
     /// A sandbox whose shim is gone: what it said last counts. One that never ran leaves no record, so that it can be created again.

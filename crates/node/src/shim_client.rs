@@ -53,15 +53,15 @@ pub(crate) struct ShimClient {
     gone: watch::Receiver<bool>,
 }
 
-/// How a shim starts that is locked in.
-pub(crate) struct JailedStart {
-    /// Where it locks itself in.
-    pub(crate) jail: Jail,
+/// What a shim starts with.
+pub(crate) struct ShimStart {
+    /// Where it locks itself in, if it does.
+    pub(crate) jail: Option<Jail>,
     /// What its machine's memory starts from.
     pub(crate) memory: Arc<File>,
 }
 
-impl JailedStart {
+impl ShimStart {
     /// Descriptor of the memory in the shim.
     const MEMORY_FD: i32 = 3;
 
@@ -75,7 +75,7 @@ impl JailedStart {
 /// first moment. The shim works in the VM's folder below it, in a jail if it gets one.
 ///
 /// The shim is in a session of its own, so that nothing sent to our terminal reaches it. Returns its pid.
-pub(crate) fn spawn(warren: &Path, dir: &Path, start: Option<JailedStart>) -> std::io::Result<u32> {
+pub(crate) fn spawn(warren: &Path, dir: &Path, start: ShimStart) -> std::io::Result<u32> {
     let folder = File::open(dir)?;
     let socket = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), warren_shim::SHIM_SOCKET);
     let _ = std::fs::remove_file(&socket);
@@ -83,9 +83,9 @@ pub(crate) fn spawn(warren: &Path, dir: &Path, start: Option<JailedStart>) -> st
     let log = File::create(dir.join(warren_shim::LOG_FILE))?;
     let mut command = Command::new(warren);
     command.arg("shim").arg("--dir").arg(dir.join(warren_shim::VM_DIR));
-    if let Some(JailedStart { jail, memory }) = start {
-        let memory = FdMapping { parent_fd: memory.try_clone()?.into(), child_fd: JailedStart::MEMORY_FD };
-        command.fd_mappings(vec![memory]).map_err(std::io::Error::other)?;
+    let memory = FdMapping { parent_fd: start.memory.try_clone()?.into(), child_fd: ShimStart::MEMORY_FD };
+    command.fd_mappings(vec![memory]).map_err(std::io::Error::other)?;
+    if let Some(jail) = start.jail {
         command.arg("--uid").arg(jail.uid.to_string());
         command.args(jail.readable.iter().flat_map(|path| [OsStr::new("--readable"), path.as_os_str()]));
     }

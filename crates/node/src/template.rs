@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use warren_model::Shape;
 use warren_proto::guest::{GuestStatus, ROOT_DISK, paths, volume_disk};
-use warren_proto::shim::{Accel, Machine, Template};
+use warren_proto::shim::{Accel, DiskBase, ImageDisk, Machine, Template};
 use warren_shim::channel;
-use warren_vmm::{Backing, MachineFiles, Memory, Vm, VmConfig, VolumeFile, create_overlay};
+use warren_vmm::{MachineFiles, Memory, Vm, VmConfig, VolumeFile, create_overlay};
 
 /// Longest times for a cold boot until the agent answers, one a try. It takes three seconds under emulation, a dozen on a busy host;
 /// but an emulated kernel of two processors has been seen to hang for good while the host was busy, and then only a new try helps.
@@ -19,7 +19,7 @@ const BOOT_WAITS: [Duration; 3] = [Duration::from_secs(30), Duration::from_secs(
 /// Time for the agent to go back to waiting after the channel was closed. Not needed for correctness: an agent that is late finds the next nonce.
 const SETTLE: Duration = Duration::from_millis(150);
 /// Version of what a template contains; a change makes all older ones stale.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 1;
 
 /// Why a template could not be made.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -38,6 +38,11 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
+    /// Of a machine without volumes.
+    pub(crate) fn of(shape: Shape) -> Self {
+        Self { shape, volumes: 0 }
+    }
+
     /// Name of its template, but for the suffix that all have.
     fn name(self) -> String {
         let Shape { vcpus, memory_mib } = self.shape;
@@ -48,14 +53,23 @@ impl Devices {
     }
 }
 
+/// A base template.
+#[derive(Debug, Clone)]
+pub(crate) struct Base {
+    /// Its files.
+    pub(crate) template: Template,
+    /// Names this one boot: another of the same machine has other bytes.
+    pub(crate) id: String,
+}
+
 /// All base templates of this node.
 pub(crate) struct Templates {
     dir: PathBuf,
     machine: Machine,
     suffix: String,
-    /// Gives names of files that nobody will read.
+    /// Makes files that nobody will look into.
     simulated: bool,
-    made: Mutex<HashMap<Devices, Arc<OnceCell<Template>>>>,
+    made: Mutex<HashMap<Devices, Arc<OnceCell<Base>>>>,
 }
 
 impl Templates {
@@ -84,7 +98,7 @@ impl Templates {
     }
 
     /// The template for these devices, made now if there is none.
-    pub(crate) async fn get(self: &Arc<Self>, devices: Devices) -> Result<Template, TemplateError> {
+    pub(crate) async fn get(self: &Arc<Self>, devices: Devices) -> Result<Base, TemplateError> {
         let shape = devices.shape;
         let cell = {
             let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,12 +111,19 @@ impl Templates {
         making.await.map_err(|e| failed(e.to_string()))?.map_err(failed)
     }
 
-    async fn find_or_make(&self, devices: Devices) -> Result<Template, String> {
+    async fn find_or_make(&self, devices: Devices) -> Result<Base, String> {
+        let template = self.files(devices).await?;
+        let state = std::fs::read(&template.state).map_err(|e| format!("read the device state: {e}"))?;
+        // Clocks and random numbers of the boot are in it.
+        Ok(Base { template, id: short_digest(&state) })
+    }
+
+    async fn files(&self, devices: Devices) -> Result<Template, String> {
         let Devices { shape, volumes } = devices;
         let name = format!("{}{}", devices.name(), self.suffix);
         let dir = self.dir.join(&name);
-        let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state") };
-        if self.simulated || dir.join("shape.json").exists() {
+        let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state"), lent: None };
+        if dir.join("shape.json").exists() {
             return Ok(files(&dir));
         }
         let draft = self.dir.join(format!("{name}.draft"));
@@ -110,7 +131,10 @@ impl Templates {
         std::fs::create_dir(&draft).map_err(|e| format!("make {}: {e}", draft.display()))?;
         tracing::info!(vcpus = shape.vcpus, memory_mib = shape.memory_mib, volumes, "making a base template");
         let started = std::time::Instant::now();
-        let made = self.make(devices, &draft, &files(&draft)).await;
+        let made = match self.simulated {
+            true => empty(&files(&draft)),
+            false => self.make(devices, &draft, &files(&draft)).await,
+        };
         let kept = made.and_then(|()| {
             let shape_json = serde_json::to_vec(&shape).map_err(|e| e.to_string())?;
             write_whole(&draft.join("shape.json"), &shape_json).map_err(|e| e.to_string())?;
@@ -152,11 +176,19 @@ impl Templates {
         let overlays = disks(devices).map(|disk| overlay(dir, &disk));
         // What stays behind is a few KiB that nobody reads.
         overlays.chain([dir.join(PLACEHOLDER)]).for_each(|scrap| drop(std::fs::remove_file(scrap)));
-        tokio::task::spawn_blocking(move || memory.sync_all())
+        let state = std::fs::File::open(&template.state).map_err(|e| e.to_string())?;
+        tokio::task::spawn_blocking(move || memory.sync_all().and_then(|()| state.sync_all()))
             .await
             .map_err(|e| e.to_string())?
             .map_err(|e| e.to_string())
     }
+}
+
+fn empty(template: &Template) -> Result<(), String> {
+    [&template.memory, &template.state]
+        .into_iter()
+        .try_for_each(|file| std::fs::write(file, ""))
+        .map_err(|e| e.to_string())
 }
 
 /// What all disks of a machine are while its template is made.
@@ -186,15 +218,19 @@ pub(crate) async fn boot(
     std::fs::File::create(&raw).and_then(|f| f.set_len(PLACEHOLDER_LEN)).map_err(text)?;
     for path in disks(devices).map(|disk| overlay(dir, &disk)) {
         let _ = std::fs::remove_file(&path);
-        create_overlay(&path, Backing::Raw(&raw), PLACEHOLDER_LEN, &[]).map_err(|e| e.to_string())?;
+        create_overlay(&path, PLACEHOLDER_LEN, &[]).map_err(|e| e.to_string())?;
     }
-    let root_overlay = overlay(dir, ROOT_DISK);
-    let volume = |disk: String| VolumeFile { overlay: overlay(dir, &disk), disk, read_only: false };
+    let root_base = DiskBase { image: ImageDisk::Raw(raw), layers: Vec::new() };
+    let volume = |disk: String| {
+        let (overlay, base) = (overlay(dir, &disk), root_base.clone());
+        VolumeFile { disk, overlay, base, read_only: false }
+    };
     let volumes = (0..devices.volumes).map(volume_disk).map(volume).collect();
+    let root_overlay = overlay(dir, ROOT_DISK);
     let config = VmConfig {
         machine: machine.clone(),
         shape: devices.shape,
-        files: MachineFiles { root_overlay, volumes, memory },
+        files: MachineFiles { root_overlay, root_base, volumes, memory },
         incoming: false,
     };
     // The far end of the network is held open and silent.

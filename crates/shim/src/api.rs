@@ -18,7 +18,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use warren_proto::guest::{limits as guest_limits, paths as guest_paths};
-use warren_proto::shim::{Boot, Layers, NewLayer, SetEgress, ShimState, Terminate, limits, paths};
+use warren_proto::shim::{Boot, Layers, NewLayer, SetEgress, ShimState, SnapshotTaken, Terminate, limits, paths};
 
 /// Requests of one kind that may wait for the driver.
 const REQUESTS_QUEUED_MAX: usize = 64;
@@ -28,15 +28,18 @@ const BODY_LEN_MAX: usize = 8 << 20;
 const FINISH_WAIT: Duration = Duration::from_secs(1);
 
 type Answer = Response<AnyBody>;
-type Reply = oneshot::Sender<ShimState>;
-/// Whoever asked for a frozen layer, and the problem if there is none.
-pub(crate) type LayerReply = oneshot::Sender<Result<Layers, String>>;
+type Reply<A = ShimState> = oneshot::Sender<A>;
+/// A snapshot, or why there is none.
+pub(crate) type SnapshotReply = Reply<Result<SnapshotTaken, String>>;
+/// A frozen disk, or why there is none.
+pub(crate) type LayerReply = Reply<Result<Layers, String>>;
 
 /// What clients ask of the driver.
 pub(crate) struct Requests {
     pub(crate) boot: mpsc::Receiver<(Boot, Reply)>,
     pub(crate) terminate: mpsc::Receiver<(Terminate, Reply)>,
     pub(crate) egress: mpsc::Receiver<(SetEgress, Reply)>,
+    pub(crate) snapshot: mpsc::Receiver<SnapshotReply>,
     pub(crate) refresh: mpsc::Receiver<Reply>,
     pub(crate) layer: mpsc::Receiver<(NewLayer, LayerReply)>,
     pub(crate) oom: mpsc::Receiver<(u64, Option<String>)>,
@@ -48,6 +51,7 @@ struct Handler {
     boot: mpsc::Sender<(Boot, Reply)>,
     terminate: mpsc::Sender<(Terminate, Reply)>,
     egress: mpsc::Sender<(SetEgress, Reply)>,
+    snapshot: mpsc::Sender<SnapshotReply>,
     refresh: mpsc::Sender<Reply>,
     layer: mpsc::Sender<(NewLayer, LayerReply)>,
     states: watch::Receiver<ShimState>,
@@ -80,16 +84,18 @@ pub(crate) fn serve_stdin(
     let (boot, boots) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (terminate, terminates) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (egress, egresses) = mpsc::channel(REQUESTS_QUEUED_MAX);
+    let (snapshot, snapshots) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (refresh, refreshes) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (layer, layers) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (oom_sender, oom) = mpsc::channel(REQUESTS_QUEUED_MAX);
-    let handler = Handler { boot, terminate, egress, refresh, layer, states, guests };
+    let handler = Handler { boot, terminate, egress, snapshot, refresh, layer, states, guests };
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(accept(listener, handler, stopped));
     let requests = Requests {
         boot: boots,
         terminate: terminates,
         egress: egresses,
+        snapshot: snapshots,
         refresh: refreshes,
         layer: layers,
         oom,
@@ -164,6 +170,7 @@ impl Handler {
             (&Method::POST, paths::BOOT) => self.forward(&self.boot, request).await,
             (&Method::POST, paths::TERMINATE) => self.forward(&self.terminate, request).await,
             (&Method::PUT, paths::EGRESS) => self.forward(&self.egress, request).await,
+            (&Method::POST, paths::SNAPSHOT) => self.snapshot().await,
             (&Method::POST, paths::LAYER) => self.layer(request).await,
             _ => refusal(StatusCode::NOT_FOUND, "not_found", "the shim serves no such call"),
         }
@@ -188,6 +195,18 @@ impl Handler {
         json(StatusCode::OK, &state)
     }
 
+    async fn snapshot(&self) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        if self.snapshot.send(reply).await.is_err() {
+            return ended();
+        }
+        match answer.await {
+            Ok(Ok(taken)) => json(StatusCode::OK, &taken),
+            Ok(Err(problem)) => refusal(StatusCode::CONFLICT, "no_snapshot", &problem),
+            Err(_) => ended(),
+        }
+    }
+
     /// Parses the body, hands it to the driver and waits for the state that came of it.
     async fn forward<T: DeserializeOwned>(&self, to: &mpsc::Sender<(T, Reply)>, request: Request<Incoming>) -> Answer {
         let value = match parsed(request).await {
@@ -196,11 +215,11 @@ impl Handler {
         };
         let (reply, answer) = oneshot::channel();
         if to.send((value, reply)).await.is_err() {
-            return refusal(StatusCode::CONFLICT, "ended", "the sandbox has ended");
+            return ended();
         }
         match answer.await {
             Ok(state) => json(StatusCode::OK, &state),
-            Err(_) => refusal(StatusCode::CONFLICT, "ended", "the sandbox has ended"),
+            Err(_) => ended(),
         }
     }
 
@@ -210,7 +229,6 @@ impl Handler {
             Err(refusal) => return refusal,
         };
         let (reply, answer) = oneshot::channel();
-        let ended = || refusal(StatusCode::CONFLICT, "ended", "the sandbox has ended");
         if self.layer.send((asked, reply)).await.is_err() {
             return ended();
         }
@@ -251,6 +269,10 @@ fn json(status: StatusCode, value: &impl Serialize) -> Answer {
     *response.status_mut() = status;
     response.headers_mut().insert("content-type", hyper::header::HeaderValue::from_static("application/json"));
     response
+}
+
+fn ended() -> Answer {
+    refusal(StatusCode::CONFLICT, "ended", "the sandbox has ended")
 }
 
 fn refusal(status: StatusCode, code: &str, message: &str) -> Answer {

@@ -8,8 +8,11 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout_at};
 use warren_proto::guest::limits;
 
-/// After this long without an echo the nonce is sent anew: the agent may have been busy with the end of an older connection.
-const ECHO_WAIT: Duration = Duration::from_millis(300);
+/// After this long without an echo a nonce is sent anew, and then after twice as long each time: the agent may have been busy with the
+/// end of an older connection, as after every restore.
+const ECHO_WAIT_FIRST: Duration = Duration::from_millis(10);
+/// Longest of these waits.
+const ECHO_WAIT_MAX: Duration = Duration::from_millis(300);
 
 /// Sends requests to the agent; cheap to clone.
 pub type GuestSender = http2::SendRequest<AnyBody>;
@@ -42,14 +45,15 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let deadline = Instant::now() + wait;
+    let mut echo_wait = ECHO_WAIT_FIRST;
     loop {
         let nonce = nonce()?;
         stream.write_all(&nonce).await?;
-        let until = deadline.min(Instant::now() + ECHO_WAIT);
+        let until = deadline.min(Instant::now() + echo_wait);
         match timeout_at(until, find(&mut stream, &nonce)).await {
             Ok(found) => break found?,
             Err(_) if until >= deadline => return Err(ChannelError::Silent(wait)),
-            Err(_) => {}
+            Err(_) => echo_wait = (2 * echo_wait).min(ECHO_WAIT_MAX),
         }
     }
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())

@@ -7,15 +7,15 @@ use crate::console::Console;
 use crate::guest::{self, AskError, Guest, power_off, status};
 use crate::layer;
 use crate::machine::{self, Event};
+use crate::snapshot;
 use crate::start::{Parts, StartError, Started, start};
 use hyper::Method;
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use warren_model::EndReason;
 use warren_proto::guest::{GuestStatus, IMAGE_UNUSABLE, Shutdown, VOLUME_UNUSABLE, paths};
-use warren_proto::shim::{Boot, End, Layers, ShimState, Terminate, limits};
+use warren_proto::shim::{Boot, End, ShimState, Terminate, limits};
 use warren_vmm::Vm;
 
 /// Time that the guest gets on top of the grace period of a shutdown.
@@ -61,8 +61,6 @@ struct Driver {
     requests: Requests,
     console: Console,
     has_start_command: bool,
-    /// Files of the frozen layers of each disk, the lowest first.
-    layers: BTreeMap<String, Vec<String>>,
 }
 
 /// Serves the sandbox whose folder is the current one, until it has ended.
@@ -70,14 +68,7 @@ pub(crate) async fn run() -> std::io::Result<()> {
     let (state, states) = watch::channel(machine::empty());
     let (guest, guests) = watch::channel(None);
     let (server, requests) = api::serve_stdin(states, guests)?;
-    let driver = Driver {
-        state,
-        guest,
-        requests,
-        console: Console::default(),
-        has_start_command: false,
-        layers: BTreeMap::new(),
-    };
+    let driver = Driver { state, guest, requests, console: Console::default(), has_start_command: false };
     let reply = driver.live().await;
     // New connections are refused from here on; the answer to a terminate still has to get out.
     if let Some((reply, state)) = reply {
@@ -115,6 +106,7 @@ impl Driver {
             Some(terminate) = self.requests.terminate.recv() => Err(Over::asked(terminate)),
             Some((boot, reply)) = self.requests.boot.recv() => {
                 self.apply(Event::Boot);
+                self.apply(Event::Egress { generation: boot.egress.generation });
                 let _ = reply.send(self.state.borrow().clone());
                 self.has_start_command = boot.init.start_command.is_some();
                 Ok(boot)
@@ -181,6 +173,10 @@ impl Driver {
                     self.apply(Event::Egress { generation: egress.generation });
                     let _ = reply.send(self.state.borrow().clone());
                 }
+                Some(reply) = self.requests.snapshot.recv() => {
+                    let guest = self.guest.borrow().clone();
+                    let _ = reply.send(snapshot::take(vm, guest).await);
+                }
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
                 Some((asked, reply)) = self.requests.layer.recv() => {
                     if let Err(over) = self.layer(vm, &asked.disk, reply).await {
@@ -221,16 +217,10 @@ impl Driver {
             Some(terminate) = self.requests.terminate.recv() => return Err(Over::asked(terminate)),
             rested = layer::rest(guest.clone(), disk) => rested,
         };
-        let frozen = match rested {
-            Ok(since) => layer::freeze(vm, guest, disk, since).await.map_err(|e| format!("freeze the disk: {e}")),
+        let layers = match rested {
+            Ok(since) => layer::freeze(vm, guest, disk, since).await,
             Err(error) => Err(format!("bring the guest's file system to rest: {error}")),
         };
-        let layers = frozen.and_then(|(frozen, in_time)| {
-            let files = self.layers.entry(disk.to_owned()).or_default();
-            files.push(frozen.file.to_string_lossy().into_owned());
-            let late = || "freezing the disk took longer than the guest's file system may rest".to_owned();
-            in_time.then(|| Layers { files: files.clone() }).ok_or_else(late)
-        });
         // Whoever asked may have gone; the layer is there all the same.
         let _ = reply.send(layers);
         Ok(())

@@ -4,7 +4,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use warren_proto::guest::exchange::{PIECES, PIECES_LENT, start_of};
+use warren_proto::guest::exchange::{PIECE_LEN, PIECES, PIECES_LENT, start_of};
 
 /// Shared by all transfers of a machine; cheap to clone.
 #[derive(Debug, Clone)]
@@ -25,10 +25,24 @@ struct Pieces {
 }
 
 impl Exchange {
-    /// Takes the memory that the guest sees as its disk.
-    pub(crate) fn new(memory: File) -> Self {
-        let pieces = Pieces { free: (0..PIECES).collect(), lost: 0 };
+    /// Takes the memory that the guest sees as its disk. The pieces in `lost` are never lent: a guest that goes on from a snapshot may still use them.
+    pub(crate) fn new(memory: File, lost: &[u32]) -> Self {
+        let free: Vec<u32> = (0..PIECES).filter(|piece| !lost.contains(piece)).collect();
+        let pieces = Pieces { lost: PIECES as usize - free.len(), free };
         Self(Arc::new(Inner { memory, pieces: Mutex::new(pieces) }))
+    }
+
+    /// The pieces that transfers have, or had when they were given up, and their bytes one after the other.
+    pub(crate) fn lent(&self) -> std::io::Result<(Vec<u32>, Vec<u8>)> {
+        let lent: Vec<u32> = {
+            let pieces = self.0.pieces();
+            (0..PIECES).filter(|piece| !pieces.free.contains(piece)).collect()
+        };
+        let mut bytes = Vec::with_capacity(lent.len() * PIECE_LEN);
+        for piece in &lent {
+            bytes.extend(self.read(start_of(*piece), PIECE_LEN)?);
+        }
+        Ok((lent, bytes))
     }
 
     /// Lends a transfer its pieces, if enough are free.
@@ -55,6 +69,15 @@ impl Inner {
     fn pieces(&self) -> MutexGuard<'_, Pieces> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Puts the bytes of `pieces`, one after the other in `bytes`, where the guest left them. More or fewer bytes than theirs are an error.
+pub(crate) fn put_back(memory: &File, pieces: &[u32], bytes: &[u8]) -> std::io::Result<()> {
+    if bytes.len() != pieces.len() * PIECE_LEN || pieces.iter().any(|piece| *piece >= PIECES) {
+        return Err(std::io::Error::other("what transfers had of the exchange disk does not fit it"));
+    }
+    let mut parts = pieces.iter().zip(bytes.chunks(PIECE_LEN));
+    parts.try_for_each(|(piece, part)| memory.write_all_at(part, start_of(*piece)))
 }
 
 /// Pieces that one transfer works with. They come back when it is dropped.
@@ -103,7 +126,7 @@ mod tests {
     fn exchange() -> Exchange {
         let memory = File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
         memory.set_len(start_of(PIECES)).unwrap();
-        Exchange::new(memory)
+        Exchange::new(memory, &[])
     }
 
     #[test]
@@ -119,6 +142,26 @@ mod tests {
         drop(loans);
         assert_eq!(exchange.0.memory.metadata().unwrap().blocks(), 0);
         assert!(exchange.lend().is_some());
+    }
+
+    #[test]
+    fn what_was_lent_goes_with_a_snapshot() {
+        let exchange = exchange();
+        let loan = exchange.lend().unwrap();
+        exchange.write(b"some", loan.pieces()[1], 0).unwrap();
+        let (lent, bytes) = exchange.lent().unwrap();
+        assert_eq!((lent.len(), bytes.len()), (PIECES_LENT, PIECES_LENT * PIECE_LEN));
+        let memory = File::from(rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+        put_back(&memory, &lent, &bytes).unwrap();
+        assert!(
+            put_back(&memory, &lent, &bytes[1..]).is_err()
+                && put_back(&memory, &[PIECES], &bytes[..PIECE_LEN]).is_err()
+        );
+        let child = Exchange::new(memory, &lent);
+        assert_eq!(child.read(start_of(loan.pieces()[1]), 4).unwrap(), b"some");
+        let lendable: Vec<Loan> = std::iter::from_fn(|| child.lend()).collect();
+        assert!(lendable.iter().flat_map(|loan| loan.pieces()).all(|piece| !lent.contains(piece)));
+        assert_eq!(lendable.len(), (PIECES as usize - PIECES_LENT) / PIECES_LENT);
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod jail;
 mod layer;
 mod machine;
 mod network;
+mod snapshot;
 mod start;
 mod sys;
 mod transfer;
@@ -72,4 +73,15 @@ pub fn main(dir: &Path, jail: Option<&Jail>) -> Result<(), ShimError> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed("start a runtime"))?;
     runtime.block_on(driver::run()).map_err(failed("serve a sandbox"))
+}
+
+/// An error with all its causes, for people.
+fn full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
 }

@@ -3,20 +3,21 @@
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixStream as StdStream;
 use tokio::net::UnixStream;
-use warren_model::egress::{EgressPolicy, Ipv4Net};
+use warren_model::egress::Ipv4Net;
 use warren_net::{GATEWAY, GUEST, GUEST_PREFIX_LEN, NetConfig, Network, NetworkHandle};
 use warren_proto::guest::GuestNetwork;
+use warren_proto::shim::SetEgress;
 
 /// Where the kernel lists its routes, local addresses among them.
 const FIB_TRIE: &str = "/proc/self/net/fib_trie";
 
 /// Starts the network on our end of the guest's link.
-pub(crate) fn start(link: StdStream, policy: EgressPolicy) -> std::io::Result<NetworkHandle> {
+pub(crate) fn start(link: StdStream, egress: SetEgress) -> std::io::Result<NetworkHandle> {
     link.set_nonblocking(true)?;
     let routes = std::fs::read_to_string(FIB_TRIE).unwrap_or_default();
     let closed = own_addresses(&routes).into_iter().filter_map(|address| Ipv4Net::new(address, 32)).collect();
     let config = NetConfig { closed, ..NetConfig::default() };
-    Ok(Network::start(UnixStream::from_std(link)?, config, policy, 0))
+    Ok(Network::start(UnixStream::from_std(link)?, config, egress.policy, egress.generation))
 }
 
 /// The guest's end of the link. Every guest has the same addresses, so that a snapshot needs no renumbering.

@@ -2,7 +2,7 @@
 
 use crate::channel::{self, Channel, ChannelError};
 use crate::console::Console;
-use crate::exchange::Exchange;
+use crate::exchange::{self, Exchange};
 use crate::guest::{self, AskError};
 use crate::{DISK_FILE, volume_file};
 use crate::{jail, network};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use warren_net::NetworkHandle;
 use warren_proto::guest::{InitDone, Mount, ROOT_DISK, paths};
-use warren_proto::shim::Boot;
+use warren_proto::shim::{Boot, DiskBase};
 use warren_vmm::{MachineFiles, Memory, SpawnError, Vm, VmConfig, VmError, VolumeFile};
 
 /// Longest wait for the agent of a restored machine.
@@ -89,12 +89,15 @@ pub(crate) async fn start(
     spawned(vm.pid());
     let vm = parts.vm.insert(vm);
     steps.done("spawn");
+    let lost = put_back_lent(boot, vm).map_err(StartError::Exchange)?;
     if let Some(template) = &boot.template {
         vm.load(&template.state).await?;
-        vm.announce_size(ROOT_DISK, Path::new(DISK_FILE)).await?;
-        // The guest finds those anew that it may not write to: QEMU does not let them change their size.
-        for mount in boot.init.mounts.iter().filter(|mount| !mount.read_only) {
-            vm.announce_size(&mount.disk, Path::new(&volume_file(&mount.disk))).await?;
+        if template.lent.is_none() {
+            vm.announce_size(ROOT_DISK, Path::new(DISK_FILE)).await?;
+            // The guest finds those anew that it may not write to: QEMU does not let them change their size.
+            for mount in boot.init.mounts.iter().filter(|mount| !mount.read_only) {
+                vm.announce_size(&mount.disk, Path::new(&volume_file(&mount.disk))).await?;
+            }
         }
         steps.done("load");
     }
@@ -108,7 +111,15 @@ pub(crate) async fn start(
     steps.ms.extend(done.steps_ms.into_iter().take(64).map(|(name, ms)| (format!("guest.{name}"), ms)));
     let exchange =
         if done.has_exchange { Some(vm.exchange().try_clone().map_err(StartError::Exchange)?) } else { None };
-    Ok(Started { channel, exchange: exchange.map(Exchange::new), steps_ms: steps.ms })
+    Ok(Started { channel, exchange: exchange.map(|memory| Exchange::new(memory, &lost)), steps_ms: steps.ms })
+}
+
+/// Before a machine goes on from a snapshot: its exchange disk is as its transfers left it. Which pieces they had.
+fn put_back_lent(boot: &Boot, vm: &Vm) -> std::io::Result<Vec<u32>> {
+    let Some(lent) = boot.template.as_ref().and_then(|template| template.lent.as_ref()) else { return Ok(Vec::new()) };
+    let bytes = lent.bytes.as_ref().map_or_else(|| Ok(Vec::new()), std::fs::read)?;
+    exchange::put_back(vm.exchange(), &lent.pieces, &bytes)?;
+    Ok(lent.pieces.clone())
 }
 
 fn vm_config(boot: &Boot) -> VmConfig {
@@ -116,16 +127,17 @@ fn vm_config(boot: &Boot) -> VmConfig {
         Some(template) => Memory::Private(template.memory.clone()),
         None => Memory::Anonymous,
     };
-    let volume = |mount: &Mount| VolumeFile {
+    let volume = |(mount, base): (&Mount, &DiskBase)| VolumeFile {
         disk: mount.disk.clone(),
         overlay: volume_file(&mount.disk).into(),
+        base: base.clone(),
         read_only: mount.read_only,
     };
-    let volumes = boot.init.mounts.iter().map(volume).collect();
+    let volumes = boot.init.mounts.iter().zip(&boot.volumes).map(volume).collect();
     VmConfig {
         machine: boot.machine.clone(),
         shape: boot.shape,
-        files: MachineFiles { root_overlay: DISK_FILE.into(), volumes, memory },
+        files: MachineFiles { root_overlay: DISK_FILE.into(), root_base: boot.disk.clone(), volumes, memory },
         incoming: boot.template.is_some(),
     }
 }

@@ -362,7 +362,7 @@ mod tests {
 
     fn loan() -> Loan {
         let memory = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-        Exchange::new(File::from(memory)).lend().unwrap()
+        Exchange::new(File::from(memory), &[]).lend().unwrap()
     }
 
     #[tokio::test]

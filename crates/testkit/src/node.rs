@@ -1,18 +1,18 @@
 //! A node without machines: each sandbox is a timer that goes through the states of a life as its script says.
 
 use async_trait::async_trait;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::broadcast;
 use warren_model::egress::EgressPolicy;
-use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, Status};
+use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
 use warren_proto::guest::JobState;
 use warren_proto::node::{
     BuildOrder, CheckpointMade, CheckpointState, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi,
-    NodeError, NodeInfo, Observation, TokenKey, limits,
+    NodeError, NodeInfo, Observation, SnapshotError, SnapshotInfo, TokenKey, limits,
 };
 use warren_proto::shim::End;
 
@@ -66,6 +66,7 @@ struct State {
     jobs: HashMap<(SandboxId, String), JobState>,
     capacity: Option<usize>,
     digests: HashMap<String, String>,
+    snapshots: BTreeMap<SnapshotId, SnapshotInfo>,
     build_time: Duration,
     checkpoints: HashMap<CheckpointId, CheckpointState>,
 }
@@ -412,6 +413,51 @@ impl NodeApi for SimNode {
         self.lock().sandboxes.values().filter_map(|sandbox| sandbox.seen.image_build.clone()).collect()
     }
 
+    async fn snapshot(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<SnapshotInfo, SnapshotError> {
+        let mut state = self.lock();
+        let seen = state.sandboxes.get(id).ok_or_else(|| SnapshotError::NoSandbox(id.clone()))?;
+        expect(&seen.seen, &[Status::Running])?;
+        let info = SnapshotInfo {
+            id: snapshot.clone(),
+            sandbox: id.clone(),
+            image_digest: "sha256:5151".to_owned(),
+            shape: seen.spec.shape,
+            disk_bytes: seen.spec.disk_mib << 20,
+            created_at_ms: now_ms(),
+            paused_ms: 1.0,
+            stored_bytes: 4096,
+            digest: None,
+        };
+        Ok(state.snapshots.entry(snapshot.clone()).or_insert(info).clone())
+    }
+
+    async fn reset(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        self.own_snapshot(id, snapshot)?;
+        self.turn(id, &[Status::Running, Status::Paused], |seen| {
+            seen.status = Status::Running;
+            seen.generation += 1;
+        })
+    }
+
+    async fn pause(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        self.snapshot(id, snapshot).await?;
+        self.lock().snapshots.remove(snapshot);
+        self.turn(id, &[Status::Running], |seen| seen.status = Status::Paused)
+    }
+
+    async fn resume(&self, id: &SandboxId) -> Result<(), SnapshotError> {
+        self.turn(id, &[Status::Running, Status::Paused], |seen| seen.status = Status::Running)
+    }
+
+    async fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.lock().snapshots.values().cloned().collect()
+    }
+
+    async fn delete_snapshot(&self, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        self.lock().snapshots.remove(snapshot);
+        Ok(())
+    }
+
     fn info(&self) -> NodeInfo {
         let state = self.lock();
         let live = state.sandboxes.values().filter(|s| !s.seen.status.is_terminal());
@@ -467,6 +513,38 @@ impl NodeApi for SimNode {
     }
 }
 
+impl SimNode {
+    fn own_snapshot(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
+        match self.lock().snapshots.get(snapshot) {
+            Some(info) if info.sandbox == *id => Ok(()),
+            _ => Err(SnapshotError::NoSnapshot(snapshot.clone())),
+        }
+    }
+
+    /// Changes what is seen of a sandbox whose status is among `from`.
+    fn turn(
+        &self,
+        id: &SandboxId,
+        from: &[Status],
+        change: impl FnOnce(&mut Observation),
+    ) -> Result<(), SnapshotError> {
+        let mut state = self.lock();
+        let sandbox = state.sandboxes.get_mut(id).ok_or_else(|| SnapshotError::NoSandbox(id.clone()))?;
+        expect(&sandbox.seen, from)?;
+        change(&mut sandbox.seen);
+        self.tell(&sandbox.seen);
+        Ok(())
+    }
+}
+
+fn expect(seen: &Observation, status: &[Status]) -> Result<(), SnapshotError> {
+    if status.contains(&seen.status) {
+        return Ok(());
+    }
+    let problem = "as simulated".to_owned();
+    Err(SnapshotError::Conflict { id: seen.id.clone(), status: seen.status, problem })
+}
+
 fn first_seen(id: SandboxId) -> Observation {
     Observation {
         id,
@@ -477,6 +555,7 @@ fn first_seen(id: SandboxId) -> Observation {
         end: None,
         last_oom: None,
         egress_generation: 0,
+        generation: 0,
     }
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::UnixListener;
 use tokio::sync::watch;
-use warren_proto::shim::{End, Phase, SetEgress, ShimState, Terminate, limits, paths};
+use warren_proto::shim::{End, Phase, SetEgress, ShimState, SnapshotTaken, Terminate, files, limits, paths};
 
 /// Where a real shim leaves how it ended.
 const END_FILE: &str = "end.json";
@@ -94,6 +94,13 @@ async fn answer(
                 });
             }
         }
+        (&Method::POST, paths::SNAPSHOT) => {
+            let dir = end_file.parent().unwrap_or(Path::new("."));
+            return match snapshot(dir) {
+                Ok(taken) => json(StatusCode::OK, serde_json::to_vec(&taken).unwrap_or_default()),
+                Err(error) => json(StatusCode::CONFLICT, error.to_string().into_bytes()),
+            };
+        }
         (&Method::GET, paths::STATE) => hold(state, parts.uri.query().unwrap_or_default()).await,
         _ => {
             return json(
@@ -103,6 +110,24 @@ async fn answer(
         }
     }
     json(StatusCode::OK, serde_json::to_vec(&*state.borrow()).unwrap_or_default())
+}
+
+/// Leaves the files of a snapshot of a memory of no size.
+fn snapshot(dir: &Path) -> std::io::Result<SnapshotTaken> {
+    /// A delta without pages: its magic, no length, no runs; pages would start at 4096.
+    const EMPTY_DELTA_LEN: usize = 4096;
+    let folder = dir.join(files::DIR);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir(&folder)?;
+    std::fs::write(folder.join(files::STATE), "")?;
+    let mut delta = b"WRNDELT1".to_vec();
+    delta.resize(EMPTY_DELTA_LEN, 0);
+    std::fs::write(folder.join(files::DELTA), delta)?;
+    let name = |number: usize| if number == 0 { "disk.qcow2".to_owned() } else { format!("disk.{number}.qcow2") };
+    let frozen = (0..).find(|number| !dir.join(name(number + 1)).exists()).unwrap_or_default();
+    std::fs::write(dir.join(name(frozen + 1)), "")?;
+    let layers = (0..=frozen).map(name).collect();
+    Ok(SnapshotTaken { paused_ms: 1.0, pages: 0, lent: Vec::new(), layers })
 }
 
 /// Waits as a real shim does while the version is the one seen.

@@ -1,10 +1,11 @@
 //! From a machine's description to QEMU's argv. Pure.
 
+use crate::disk::{overlay_node, read_only_node};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use warren_model::Shape;
-use warren_proto::guest::exchange;
-use warren_proto::shim::{Accel, Machine};
+use warren_proto::guest::{ROOT_DISK, exchange};
+use warren_proto::shim::{Accel, DiskBase, ImageDisk, Machine};
 
 /// Descriptors that QEMU inherits, by number.
 pub(crate) mod fd {
@@ -17,6 +18,9 @@ pub(crate) mod fd {
     /// The file that memory starts from, open for reading.
     pub(crate) const MEMORY: i32 = 6;
 }
+
+/// The node that the guest's root disk is at the start.
+pub(crate) const ROOT_NODE: &str = ROOT_DISK;
 
 /// Bytes of translated code that one emulated VM may keep, MiB. QEMU's own default grows with guest memory.
 const TRANSLATION_CACHE_MIB: u32 = 128;
@@ -37,6 +41,8 @@ pub enum Memory {
 pub struct MachineFiles {
     /// qcow2 overlay that becomes the guest's root.
     pub root_overlay: PathBuf,
+    /// What it lies on.
+    pub root_base: DiskBase,
     /// Volumes, one a disk of its own.
     pub volumes: Vec<VolumeFile>,
     /// Guest memory.
@@ -50,6 +56,8 @@ pub struct VolumeFile {
     pub disk: String,
     /// Its qcow2 overlay.
     pub overlay: PathBuf,
+    /// What that lies on.
+    pub base: DiskBase,
     /// QEMU refuses to write to it, whatever the guest does.
     pub read_only: bool,
 }
@@ -144,14 +152,9 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
         ]),
     );
     add("-device", "virtio-blk-device,drive=tools,serial=tools".into());
-    add(
-        "-blockdev",
-        joined(&[
-            &"driver=qcow2,node-name=root,discard=unmap,detect-zeroes=unmap,file.driver=file,file.locking=off,file.filename=",
-            &escaped(&config.files.root_overlay),
-        ]),
-    );
-    add("-device", "virtio-blk-device,drive=root,serial=root,num-queues=1".into());
+    let root = overlay_node(ROOT_NODE, &config.files.root_overlay, &config.files.root_base);
+    add("-blockdev", root.to_string().into());
+    add("-device", format!("virtio-blk-device,drive={ROOT_NODE},serial={ROOT_DISK},num-queues=1").into());
     add("-add-fd", format!("fd={},set=1,opaque=exchange", fd::EXCHANGE).into());
     add(
         "-blockdev",
@@ -165,22 +168,16 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
     add("-device", "virtio-net-device,netdev=net,mac=52:54:00:12:34:56".into());
     add("-object", "rng-builtin,id=rng".into());
     add("-device", "virtio-rng-device,rng=rng".into());
-    for VolumeFile { disk, overlay, read_only } in &config.files.volumes {
-        let mode = if *read_only { ",read-only=on" } else { ",discard=unmap,detect-zeroes=unmap" };
-        let node: [&dyn AsRef<std::ffi::OsStr>; 6] = [
-            &"driver=qcow2,node-name=",
-            disk,
-            &mode,
-            &",file.driver=file,file.locking=off",
-            &",file.filename=",
-            &escaped(overlay),
-        ];
-        add("-blockdev", joined(&node));
+    for VolumeFile { disk, overlay, base, read_only } in &config.files.volumes {
+        let node = if *read_only { read_only_node(disk, overlay, base) } else { overlay_node(disk, overlay, base) };
+        add("-blockdev", node.to_string().into());
         add("-device", format!("virtio-blk-device,drive={disk},serial={disk},num-queues=1").into());
     }
     add("-chardev", format!("socket,id=qmp,fd={}", fd::QMP).into());
     add("-mon", "chardev=qmp,mode=control".into());
     add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".into());
+    // Memory is never part of a device state, and the configuration that would be is that of our own argv.
+    add("-global", "migration.send-configuration=off".into());
     if config.incoming {
         add("-incoming", "defer".into());
     }
@@ -203,9 +200,11 @@ pub fn machine_identity(machine: &Machine) -> String {
         accel: machine.accel,
         tsc_khz: machine.tsc_khz.map(|khz| (khz + RATE_STEP_KHZ / 2) / RATE_STEP_KHZ * RATE_STEP_KHZ),
     };
+    let root_base = DiskBase { image: ImageDisk::Raw(PathBuf::new()), layers: Vec::new() };
     // With a volume, so that how volumes are attached counts too.
-    let volumes = vec![VolumeFile { disk: String::new(), overlay: PathBuf::new(), read_only: false }];
-    let files = MachineFiles { root_overlay: PathBuf::new(), volumes, memory: Memory::Anonymous };
+    let (disk, overlay, base) = (String::new(), PathBuf::new(), root_base.clone());
+    let volumes = vec![VolumeFile { disk, overlay, base, read_only: false }];
+    let files = MachineFiles { root_overlay: PathBuf::new(), root_base, volumes, memory: Memory::Anonymous };
     let config = VmConfig { machine, shape: Shape { vcpus: 1, memory_mib: 1 }, files, incoming: false };
     argv(&config).join(std::ffi::OsStr::new("\n")).to_string_lossy().into_owned()
 }
@@ -226,7 +225,8 @@ mod tests {
             tools_disk: "/t,x".into(),
             tsc_khz: Some(2_000_000),
         };
-        let files = MachineFiles { root_overlay: "disk.qcow2".into(), volumes: Vec::new(), memory };
+        let root_base = DiskBase { image: ImageDisk::Raw("/i".into()), layers: Vec::new() };
+        let files = MachineFiles { root_overlay: "disk.qcow2".into(), root_base, volumes: Vec::new(), memory };
         VmConfig { machine, shape: Shape { vcpus: 2, memory_mib: 512 }, files, incoming }
     }
 
@@ -257,13 +257,16 @@ mod tests {
     fn volumes_are_disks_behind_all_other_devices_and_machines_without_are_as_they_were() {
         let mut config = config(Memory::Anonymous, false);
         assert!(!text(&config).contains("ioapic2"));
-        let volume =
-            |n, read_only| VolumeFile { disk: format!("volume-{n}"), overlay: format!("v,{n}").into(), read_only };
+        let base = DiskBase { image: ImageDisk::Raw("/i".into()), layers: Vec::new() };
+        let volume = |n, read_only| VolumeFile {
+            disk: format!("volume-{n}"),
+            overlay: format!("v,{n}").into(),
+            base: base.clone(),
+            read_only,
+        };
         config.files.volumes = vec![volume(0, false), volume(1, true)];
         let line = text(&config);
         assert!(line.contains("ioapic2=on"), "{line}");
-        assert!(line.contains("node-name=volume-1,read-only=on,file.driver=file,file.locking=off,file.filename=v,,1"));
-        assert!(!line.contains("node-name=volume-0,read-only"));
         let places = ["virtio-rng-device", "serial=volume-0", "serial=volume-1"].map(|word| line.find(word).unwrap());
         assert!(places.is_sorted(), "{line}");
     }

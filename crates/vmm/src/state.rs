@@ -2,45 +2,44 @@
 
 use crate::{Event, QmpError, Vm, VmError};
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::net::UnixListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Socket by which device state passes between us and QEMU, in the VM's folder.
 const STATE_SOCKET: &str = "state.sock";
-/// Largest device state that is kept, bytes (seen: 12 KB).
+/// Largest device state that is taken, bytes (seen: 12 KB).
 const STATE_LEN_MAX: u64 = 16 << 20;
-/// Longest time to save or load device state.
+/// Longest time to load device state.
 const STATE_WAIT_MAX: Duration = Duration::from_secs(30);
 
 impl Vm {
-    /// Stops the VM for good and writes its device state to `file`. Its memory file, mapped shared, is then a template.
+    /// Stops the VM for good and writes its device state to `file`, which is in its folder. Its memory file, mapped shared, is then a template.
     ///
-    /// The guest channel must be closed before. The VM does not run on after this.
+    /// The VM does not run on after this.
     pub async fn save_template(&mut self, file: &Path) -> Result<(), VmError> {
         self.qmp().execute("stop", Value::Null).await?;
-        self.ignore_shared_memory().await?;
-        let socket = self.socket_path(STATE_SOCKET);
-        let listener = UnixListener::bind(&socket).map_err(|e| VmError::io("bind", &socket, e))?;
-        let save = async {
-            self.qmp().execute("migrate", json!({ "uri": format!("unix:{STATE_SOCKET}") })).await?;
-            let (mut stream, _) = listener.accept().await.map_err(|e| VmError::io("accept", &socket, e))?;
-            let mut out = tokio::fs::File::create(file).await.map_err(|e| VmError::io("create", file, e))?;
-            let mut bounded = tokio::io::AsyncReadExt::take(&mut stream, STATE_LEN_MAX);
-            tokio::io::copy(&mut bounded, &mut out).await.map_err(|e| VmError::io("write", file, e))?;
-            out.sync_all().await.map_err(|e| VmError::io("sync", file, e))?;
-            Ok::<(), VmError>(())
-        };
-        let saved = tokio::time::timeout(STATE_WAIT_MAX, save).await;
-        let _ = std::fs::remove_file(&socket);
-        saved.map_err(|_| VmError::Slow("save device state"))??;
-        self.wait_for_migration().await
+        self.save_devices(file).await?;
+        // QEMU makes it for itself alone; those who start from it are other users.
+        let readable = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(file, readable).map_err(|e| VmError::io("make readable", file, e))
+    }
+
+    /// Writes the device state of a stopped VM to `file`.
+    pub(crate) async fn save_devices(&self, file: &Path) -> Result<(), VmError> {
+        // `live`: else QEMU would give up the disks of a stopped VM, as if another one were to go on with them.
+        let name = file.to_string_lossy();
+        self.qmp().execute("xen-save-devices-state", json!({ "filename": name, "live": false })).await?;
+        Ok(())
     }
 
     /// Loads device state into a VM that was spawned with `incoming`, and lets it run.
     pub async fn load(&mut self, state: &Path) -> Result<(), VmError> {
-        let bytes = tokio::fs::read(state).await.map_err(|e| VmError::io("read", state, e))?;
+        let failed = |e| VmError::io("read", state, e);
+        let file = tokio::fs::File::open(state).await.map_err(failed)?;
+        let mut bytes = Vec::new();
+        file.take(STATE_LEN_MAX).read_to_end(&mut bytes).await.map_err(failed)?;
         self.ignore_shared_memory().await?;
         let socket = self.socket_path(STATE_SOCKET);
         self.qmp().execute("migrate-incoming", json!({ "uri": format!("unix:{STATE_SOCKET}") })).await?;

@@ -1,17 +1,19 @@
-use crate::cmdline::{MachineFiles, Memory, VmConfig, argv, fd};
+use crate::chain::Chain;
+use crate::cmdline::{Memory, VmConfig, argv, fd};
 use crate::qmp::{Event, Qmp, QmpError};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use tokio::sync::mpsc;
-use warren_proto::guest::{ROOT_DISK, exchange};
+use warren_proto::guest::exchange;
 
 /// The guest channel's socket in the VM's folder. QEMU listens.
 pub const GUEST_SOCKET: &str = "guest.sock";
@@ -67,6 +69,9 @@ pub enum VmError {
     /// It did not end in time.
     #[error("timed out: {0}")]
     Slow(&'static str),
+    /// Its memory does not start from a file, so that nobody can tell what changed.
+    #[error("a VM that was not started from a template has no snapshots")]
+    NoPrivateMemory,
     /// It has no such disk, or must not write to it.
     #[error("this machine has no disk {0} that it may write to")]
     NoDisk(String),
@@ -90,8 +95,10 @@ pub struct Vm {
     dir: PathBuf,
     dir_fd: OwnedFd,
     exchange: File,
-    /// Files of the layers of each disk that can be written to, the lowest first.
-    pub(crate) layers: BTreeMap<String, Vec<PathBuf>>,
+    /// Of the file that its private memory starts from.
+    pub(crate) memory_inode: Option<u64>,
+    /// Its disks that it may write to, by name.
+    pub(crate) disks: BTreeMap<String, Chain>,
 }
 
 impl Vm {
@@ -117,8 +124,11 @@ impl Vm {
             FdMapping { parent_fd: net, child_fd: fd::NET },
             FdMapping { parent_fd: theirs_of_exchange, child_fd: fd::EXCHANGE },
         ];
+        let mut memory_inode = None;
         if let Memory::Private(file) = &config.files.memory {
-            let opened = File::open(file).map_err(|source| SpawnError::Memory { path: file.clone(), source })?;
+            let failed = |source| SpawnError::Memory { path: file.clone(), source };
+            let opened = File::open(file).map_err(failed)?;
+            memory_inode = Some(opened.metadata().map_err(failed)?.ino());
             mappings.push(FdMapping { parent_fd: opened.into(), child_fd: fd::MEMORY });
         }
         let exec_failed = |source| SpawnError::Exec { program: config.machine.qemu.display().to_string(), source };
@@ -133,8 +143,8 @@ impl Vm {
         let stream = UnixStream::from_std(ours).map_err(SpawnError::Socket)?;
         match tokio::time::timeout(GREETING_WAIT_MAX, Qmp::start(stream)).await {
             Ok(Ok((qmp, events))) => {
-                let layers = lowest_layers(&config.files);
-                Ok((Vm { child, qmp, events, dir: dir.to_owned(), dir_fd, exchange, layers }, stdout, stderr))
+                let (dir, disks) = (dir.to_owned(), Chain::of(&config.files));
+                Ok((Vm { child, qmp, events, dir, dir_fd, exchange, memory_inode, disks }, stdout, stderr))
             }
             Ok(Err(_)) | Err(_) => {
                 let _ = child.start_kill();
@@ -195,13 +205,6 @@ impl Vm {
         let path = self.socket_path(name);
         UnixStream::connect(&path).await.map_err(|e| VmError::io("connect to", &path, e))
     }
-}
-
-/// The layers that a machine starts with.
-fn lowest_layers(files: &MachineFiles) -> BTreeMap<String, Vec<PathBuf>> {
-    let volumes = files.volumes.iter().filter(|volume| !volume.read_only);
-    let volumes = volumes.map(|volume| (volume.disk.clone(), vec![volume.overlay.clone()]));
-    volumes.chain([(ROOT_DISK.to_owned(), vec![files.root_overlay.clone()])]).collect()
 }
 
 /// Memory as a file that keeps its size; pages exist from their first use on.

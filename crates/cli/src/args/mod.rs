@@ -1,5 +1,6 @@
 //! What was typed. Types for `clap` only: what the words mean is decided in [`crate::settings`] and in the commands.
 
+mod checkpoint;
 mod images;
 mod pair;
 mod registry;
@@ -7,6 +8,7 @@ mod sandbox;
 mod serve;
 mod volumes;
 
+pub(crate) use checkpoint::{CheckpointCommand, CreateCheckpointArgs, DeleteCheckpointsArgs, RestoreArgs};
 pub(crate) use images::{BuildArgs, GcArgs, ImagesCommand};
 pub(crate) use pair::Pair;
 pub(crate) use registry::{AddArgs, CheckImageArgs, ForgetArgs, OwnerArgs, RegistryCommand};

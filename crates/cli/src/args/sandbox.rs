@@ -1,4 +1,4 @@
-use super::{Pair, VolumeAt};
+use super::{CheckpointCommand, Pair, VolumeAt};
 use clap::{ArgAction, Args, Subcommand};
 use std::path::PathBuf;
 
@@ -21,6 +21,9 @@ pub(crate) enum SandboxCommand {
     Download(DownloadArgs),
     /// Show what the start command and the boot said
     Logs(LogsArgs),
+    /// Keep disks of sandboxes, and make sandboxes from them
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
     /// End sandboxes
     #[command(visible_alias = "rm")]
     Delete(DeleteArgs),

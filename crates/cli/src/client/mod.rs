@@ -1,5 +1,6 @@
 //! The public API as a client sees it: REST calls, the gateway of a sandbox, command sessions, files.
 
+mod checkpoints;
 mod error;
 mod files;
 mod gateway;

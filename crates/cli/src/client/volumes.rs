@@ -33,11 +33,6 @@ impl Api {
         self.send(Method::POST, &["sandbox", sandbox, "volumes", name, "publish"], &PublishVolume { force }).await
     }
 
-    /// One checkpoint, of a sandbox or of a volume.
-    pub(crate) async fn get_checkpoint(&self, id: &str) -> Result<Checkpoint, ApiError> {
-        self.get(&["sandbox", "checkpoints", id]).await
-    }
-
     /// Deletes a volume that no sandbox has.
     pub(crate) async fn delete_volume(&self, name: &str, team_id: Option<&str>) -> Result<(), ApiError> {
         let [sandbox, volumes] = VOLUMES;

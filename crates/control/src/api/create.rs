@@ -102,7 +102,7 @@ async fn insert(cx: &Context, caller: &Caller, image: &str, new: &mut NewSandbox
 }
 
 /// The first attempt runs inline, for latency; the reconciler is the safety net, and keeps the order while the node is full.
-async fn first_attempt(cx: &Context, row: &SandboxRow) -> Result<(), ApiError> {
+pub(super) async fn first_attempt(cx: &Context, row: &SandboxRow) -> Result<(), ApiError> {
     let _begun = cx.underway.begin(&row.id);
     let queue_up = cx.node_full.load(Ordering::Relaxed);
     if !queue_up && dispatch::create(cx, row).await? == dispatch::Offered::Full {
@@ -137,7 +137,12 @@ fn new_sandbox(
 }
 
 /// Waits until the sandbox runs or has ended, until its image is known to take long, or until the deadline.
-async fn hold(cx: &Context, waiter: &Waiter<'_>, id: &SandboxId, deadline: Instant) -> Result<SandboxRow, ApiError> {
+pub(super) async fn hold(
+    cx: &Context,
+    waiter: &Waiter<'_>,
+    id: &SandboxId,
+    deadline: Instant,
+) -> Result<SandboxRow, ApiError> {
     loop {
         let row = cx.store.sandbox_get(id).await?;
         let row = row.ok_or_else(|| ApiError::new(ErrorCode::NotFound, format!("no sandbox {id}")))?;

@@ -63,7 +63,7 @@ pub(super) async fn delete_many(
 }
 
 /// The durable intent; from here on the sandbox is deleted whatever happens.
-async fn intend(cx: &Context, row: &SandboxRow) -> Result<SandboxRow, ApiError> {
+pub(super) async fn intend(cx: &Context, row: &SandboxRow) -> Result<SandboxRow, ApiError> {
     let now = now_ms();
     match cx.store.sandbox_update(&row.id, Durability::Power, now, |row| deleted(row, now)).await? {
         Updated::Changed(row) => {

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use warren_proto::http::{Detail, ErrorBody, ErrorCode, FieldError, Invalid};
-use warren_proto::node::{ImageError, NodeError};
+use warren_proto::node::{ImageError, NodeError, SnapshotError};
 
 /// A refusal: a code of the closed list and what the caller may know.
 #[derive(Debug)]
@@ -94,6 +94,19 @@ impl From<NodeError> for ApiError {
         let code = match error {
             NodeError::NotFound(_) | NodeError::NotRunning { .. } => ErrorCode::NotRunning,
             NodeError::NoAnswer { .. } => ErrorCode::NodeUnavailable,
+        };
+        ApiError::new(code, error.to_string())
+    }
+}
+
+impl From<SnapshotError> for ApiError {
+    fn from(error: SnapshotError) -> Self {
+        let code = match error {
+            SnapshotError::NoSandbox(_) => ErrorCode::NotRunning,
+            SnapshotError::NoSnapshot(_) => ErrorCode::NotFound,
+            SnapshotError::Conflict { .. } => ErrorCode::NotRunning,
+            SnapshotError::Incompatible { .. } => ErrorCode::SnapshotIncompatible,
+            SnapshotError::Failed(_) => ErrorCode::SnapshotFailed,
         };
         ApiError::new(code, error.to_string())
     }

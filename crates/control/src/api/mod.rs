@@ -11,6 +11,7 @@ mod create;
 mod delete;
 mod egress;
 mod error;
+mod fork;
 mod gateway;
 mod get;
 mod health;
@@ -31,6 +32,8 @@ mod registries;
 mod router;
 mod secrets;
 mod show;
+mod snapshots;
+mod turn;
 mod volume;
 mod volume_publish;
 
@@ -63,6 +66,8 @@ pub mod limits {
     pub const DELETE_HOLD_MS: u64 = 15_000;
     /// A new egress policy is answered when it is applied, at the latest after this time, milliseconds.
     pub const EGRESS_HOLD_MS: u64 = 2_000;
+    /// A fork is answered when all run or have ended, at the latest after this time, milliseconds.
+    pub const FORK_HOLD_MS: u64 = 20_000;
     /// An error context is answered when the guest was asked, at the latest after this time, milliseconds: the client gives up
     /// after ten seconds.
     pub const REFRESH_HOLD_MS: u64 = 3_000;

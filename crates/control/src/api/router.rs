@@ -1,8 +1,8 @@
 use super::bound::bounded;
 use super::{
-    ApiError, account, admin, batch, checkpoint_delete, checkpoints, create, delete, egress, gateway, get, health,
-    image_build, image_builds, image_delete, image_list, image_update, image_upload, images, jobs, list, login,
-    registries, secrets, volume, volume_publish,
+    ApiError, account, admin, batch, checkpoint_delete, checkpoints, create, delete, egress, fork, gateway, get,
+    health, image_build, image_builds, image_delete, image_list, image_update, image_upload, images, jobs, list, login,
+    registries, secrets, snapshots, turn, volume, volume_publish,
 };
 use crate::context::Context;
 use axum::Json;
@@ -74,6 +74,14 @@ fn described() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(get::logs))
         .routes(routes!(get::error_context))
         .routes(routes!(gateway::auth))
+        .routes(routes!(snapshots::create, snapshots::list_of_sandbox))
+        .routes(routes!(snapshots::list))
+        .routes(routes!(snapshots::get, snapshots::delete))
+        .routes(routes!(fork::fork))
+        .routes(routes!(fork::fork_snapshot))
+        .routes(routes!(turn::reset))
+        .routes(routes!(turn::pause))
+        .routes(routes!(turn::resume))
         .routes(routes!(egress::get, egress::put))
         .routes(routes!(batch::status))
         .routes(routes!(checkpoints::create, checkpoints::list, checkpoint_delete::delete_all))

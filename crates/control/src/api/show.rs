@@ -55,6 +55,8 @@ pub(super) fn sandbox(row: SandboxRow) -> Sandbox {
         team_id: row.team_id,
         region: request.region,
         pending_image_build_id: row.image_build_id,
+        snapshot_id: row.snapshot_id.map(String::from),
+        generation: row.generation,
     }
 }
 

@@ -33,6 +33,7 @@ fn live(row: &mut SandboxRow, seen: &Observation) {
     }
     row.image_build_id = seen.image_build.as_ref().map(|build| build.id.clone());
     row.started_at_ms = row.started_at_ms.or(seen.started_at_ms);
+    row.generation = row.generation.max(seen.generation);
     row.egress_applied = row.egress_applied.max(seen.egress_generation.min(row.egress_generation));
     match &seen.end {
         Some(end) => ended(row, end),
@@ -112,6 +113,7 @@ mod tests {
             end: None,
             last_oom: None,
             egress_generation: 0,
+            generation: 0,
         }
     }
 

@@ -128,6 +128,7 @@ impl World {
                 end: None,
                 last_oom: None,
                 egress_generation: 0,
+                generation: 0,
             };
             self.under_way.push(seen.clone());
             self.node.insert(id.clone(), seen);

@@ -168,6 +168,7 @@ async fn spec(cx: &Context, row: &SandboxRow) -> Result<Result<SandboxSpec, Stri
 fn opened(cx: &Context, row: &SandboxRow) -> Result<SandboxSpec, String> {
     let mut spec = SandboxSpec::try_from(&row.request).map_err(|invalid| invalid.to_string())?;
     spec.egress = row.egress.clone();
+    spec.snapshot.clone_from(&row.snapshot_id);
     if let Some(image) = &row.node_image {
         spec.image.clone_from(image);
     }

@@ -8,6 +8,7 @@ use super::plan::{Action, Seen, Wanted, plan};
 use super::underway::Begun;
 use crate::clock::now_ms;
 use crate::context::Context;
+use crate::snapshots::settle::settle;
 use crate::store::{Placement, SandboxRow, StoreError};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -60,6 +61,9 @@ pub(crate) async fn reconcile(cx: Arc<Context>) {
     let mut missing = HashMap::new();
     let mut purge_at = Instant::now();
     loop {
+        if let Err(error) = settle(&cx).await {
+            tracing::error!(error = chain(&error), "snapshots not settled; will try again");
+        }
         let open = turn(&cx, &mut missing).await.unwrap_or_else(|error| {
             tracing::error!(error = chain(&error), "plan not performed; will try again");
             true
@@ -152,7 +156,13 @@ async fn perform(
     offer(cx, &offers, &rows).await
 }
 
-async fn effect(cx: Arc<Context>, begun: Begun, action: Action, row: Option<SandboxRow>, seen: Option<Observation>) {
+async fn effect(
+    cx: Arc<Context>,
+    begun: Begun<SandboxId>,
+    action: Action,
+    row: Option<SandboxRow>,
+    seen: Option<Observation>,
+) {
     // The semaphore is never closed.
     let _turn = cx.effects.clone().acquire_owned().await;
     if let Err(error) = one(&cx, &action, row, seen).await {

@@ -1,30 +1,35 @@
-//! Which sandboxes have an effect under way, so that a plan does not begin the same a second time.
+//! Which sandboxes, or snapshots, have an effect under way, so that a plan does not begin the same a second time.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use warren_model::SandboxId;
-
-/// Effects that have begun and not ended, by sandbox.
-#[derive(Clone, Default)]
-pub(crate) struct Underway {
-    counts: Arc<Mutex<HashMap<SandboxId, usize>>>,
+/// Effects that have begun and not ended, by the object's id.
+#[derive(Clone)]
+pub(crate) struct Underway<Id: Hash + Eq + Clone> {
+    counts: Arc<Mutex<HashMap<Id, usize>>>,
 }
 
 /// One effect; it has ended when this is dropped.
-pub(crate) struct Begun {
-    underway: Underway,
-    id: SandboxId,
+pub(crate) struct Begun<Id: Hash + Eq + Clone> {
+    underway: Underway<Id>,
+    id: Id,
 }
 
-impl Underway {
+impl<Id: Hash + Eq + Clone> Default for Underway<Id> {
+    fn default() -> Self {
+        Underway { counts: Arc::default() }
+    }
+}
+
+impl<Id: Hash + Eq + Clone> Underway<Id> {
     /// Notes an effect, whatever else is under way: for requests of clients.
-    pub(crate) fn begin(&self, id: &SandboxId) -> Begun {
+    pub(crate) fn begin(&self, id: &Id) -> Begun<Id> {
         *self.lock().entry(id.clone()).or_default() += 1;
         Begun { underway: self.clone(), id: id.clone() }
     }
 
     /// Notes an effect unless one is under way: for plans, which come again.
-    pub(crate) fn try_begin(&self, id: &SandboxId) -> Option<Begun> {
+    pub(crate) fn try_begin(&self, id: &Id) -> Option<Begun<Id>> {
         let mut counts = self.lock();
         if counts.contains_key(id) {
             return None;
@@ -33,13 +38,18 @@ impl Underway {
         Some(Begun { underway: self.clone(), id: id.clone() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, usize>> {
+    /// Whether an effect is under way.
+    pub(crate) fn is_begun(&self, id: &Id) -> bool {
+        self.lock().contains_key(id)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Id, usize>> {
         // No code panics while it holds the lock, and the map is whole at any time.
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Begun {
+impl<Id: Hash + Eq + Clone> Drop for Begun<Id> {
     fn drop(&mut self) {
         let mut counts = self.underway.lock();
         match counts.get_mut(&self.id) {
@@ -52,6 +62,7 @@ impl Drop for Begun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warren_model::SandboxId;
 
     #[test]
     fn a_plan_waits_for_the_last_effect() {

@@ -3,7 +3,7 @@ use super::{SandboxRow, Store, StoreError};
 use crate::quota::{HOUR_MS, Quota, Usage};
 use sqlx::{Sqlite, Transaction};
 use std::collections::BTreeSet;
-use warren_model::SandboxId;
+use warren_model::{SandboxId, SnapshotId};
 use warren_proto::http::KeyLimits;
 
 /// A row to insert, and the conditions for it.
@@ -94,8 +94,8 @@ async fn insert_row(tx: &mut Transaction<'_, Sqlite>, new: &NewSandbox) -> Resul
     sqlx::query(
         "INSERT INTO sandboxes (id, user_id, team_id, request, secrets, intent, placement, status, egress, \
          egress_generation, egress_applied, infra_fault, created_at_ms, updated_at_ms, version, key_hash, vcpus, \
-         node_image, image_digest) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)",
+         node_image, image_digest, snapshot_id) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
     )
     .bind(row.id.as_str())
     .bind(&row.user_id)
@@ -116,6 +116,7 @@ async fn insert_row(tx: &mut Transaction<'_, Sqlite>, new: &NewSandbox) -> Resul
     .bind(i64::from(new.vcpus))
     .bind(&row.node_image)
     .bind(&row.image_digest)
+    .bind(row.snapshot_id.as_ref().map(SnapshotId::as_str))
     .execute(&mut **tx)
     .await?;
     Ok(())

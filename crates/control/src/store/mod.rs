@@ -7,6 +7,7 @@
 //! | `users`, `api_keys`, `teams`, `team_members` | who may do what; one look-up by key hash per request | read-mostly |
 //! | `sandboxes` | intent (what should run) and the last observation (what does); ended ones stay for `logs` and `error-context` | one insert and about four updates a life; one read per poll |
 //! | `sandbox_labels` | filters of list and bulk delete | written once |
+//! | `snapshots` | who may go on from which snapshot, and the intent to take or drop one | a few updates each |
 //! | `secrets` | a person's or a team's own secrets, sealed | rare |
 //! | `registry_credentials` | saved logins at image registries, passwords sealed | one look-up a create |
 //! | `login_challenges` | a login between its begin and the client's fetching of the key, 10 minutes | rare |
@@ -49,6 +50,7 @@ mod purge;
 mod row;
 mod sandbox;
 mod secret;
+mod snapshot;
 mod volume;
 
 pub(crate) use account::{Membership, User};
@@ -68,4 +70,5 @@ pub(crate) use publish::{NewPublish, Publish};
 pub(crate) use row::{Intent, Placement, SandboxRow};
 pub(crate) use sandbox::Updated;
 pub(crate) use secret::SecretRow;
+pub(crate) use snapshot::{SnapshotRow, SnapshotsOf};
 pub(crate) use volume::{VolumeDeleted, VolumeRow};

@@ -2,7 +2,7 @@ use super::StoreError;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use warren_model::egress::EgressPolicy;
-use warren_model::{SandboxId, Status};
+use warren_model::{SandboxId, SnapshotId, Status};
 use warren_proto::http::CreateSandbox;
 
 /// What should be.
@@ -59,6 +59,10 @@ pub(crate) struct SandboxRow {
     pub(crate) updated_at_ms: u64,
     pub(crate) started_at_ms: Option<u64>,
     pub(crate) ended_at_ms: Option<u64>,
+    /// What it goes on from, instead of its image.
+    pub(crate) snapshot_id: Option<SnapshotId>,
+    /// How often it was put back to a snapshot.
+    pub(crate) generation: u64,
     pub(crate) version: i64,
 }
 
@@ -97,6 +101,8 @@ impl SandboxRow {
             updated_at_ms: now_ms,
             started_at_ms: None,
             ended_at_ms: None,
+            snapshot_id: None,
+            generation: 0,
             version: 1,
         }
     }
@@ -176,6 +182,11 @@ pub(super) fn read(row: &SqliteRow) -> Result<SandboxRow, StoreError> {
         updated_at_ms: number("updated_at_ms")?,
         started_at_ms: maybe_number("started_at_ms")?,
         ended_at_ms: maybe_number("ended_at_ms")?,
+        snapshot_id: match row.try_get::<Option<String>, _>("snapshot_id")? {
+            Some(id) => Some(SnapshotId::parse(&id).map_err(|_| damaged("snapshot_id"))?),
+            None => None,
+        },
+        generation: number("generation")?,
         version: row.try_get("version")?,
         id: SandboxId::parse(&id).map_err(|_| damaged("id"))?,
     })

@@ -5,6 +5,7 @@
 mod access;
 mod accounts;
 mod batches;
+mod checkpoints;
 mod creating;
 mod deleting;
 mod ends;

@@ -1,7 +1,8 @@
 //! `POST /warren/init`: makes a restored guest a machine of its own.
 //!
 //! The first call mounts the sandbox's disk and moves into it. A later one for the same sandbox changes nothing but the clock and
-//! the random numbers; one for another sandbox (a fork of this one) gives the running guest its new identity.
+//! the random numbers; one for another sandbox (a fork of this one) gives the running guest its new identity. Programs that stand still since a
+//! snapshot go on at its end.
 
 mod asked;
 mod finish;
@@ -109,6 +110,7 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
     steps.run("entropy", || add_entropy(&asked.entropy))?;
     let mut guest = agent.guest.borrow_mut();
     if let Some(done) = guest.done.as_ref().filter(|done| done.sandbox_id == asked.sandbox_id) {
+        agent.freezer.resume();
         return Ok(done.answer.clone());
     }
     let is_new_root = guest.waiting.is_some();
@@ -131,6 +133,11 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
     let start_command = asked.start_command.clone().filter(|_| is_new_root);
     guest.unfinished = Some(Unfinished { asked, old_hostname, is_new_root });
     drop(guest);
+    if agent.freezer.is_suspended() {
+        // A fork: nothing of the user's may run before it is told apart from what it is a fork of.
+        finish::finish(agent);
+        agent.freezer.resume();
+    }
     tokio::task::spawn_local(finish_soon(agent.clone(), start_command));
     Ok(answer)
 }

@@ -66,6 +66,12 @@ impl Cgroups {
         Rc::new(cgroups)
     }
 
+    /// The root of the hierarchy, if there is one.
+    pub fn root(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::openat(self.home.as_ref()?, "..", flags, Mode::empty()).ok()
+    }
+
     /// A cgroup for a new command.
     pub fn take(&self) -> Option<CommandCgroup> {
         let spare = self.spare.borrow_mut().pop();

@@ -1,10 +1,11 @@
 //! A checkpoint's folder: the record that something of it may exist on this node.
 
 use crate::ended::write_whole;
-use rustix::fs::{Mode, OFlags};
+use crate::snapshots::{open_folder, take};
+use rustix::fs::{CWD, Mode, OFlags};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use warren_model::CheckpointId;
 use warren_proto::node::CheckpointMade;
 
@@ -80,17 +81,16 @@ impl Folder {
         File::open(&self.0)?.sync_all()
     }
 
-    /// Links files of a VM's folder into this one, the lowest first: they stay when that folder goes. No link is followed: what is in a
-    /// VM's folder may be the work of its guest.
-    pub(super) fn link_layers(&self, vm: &Path, names: &[String]) -> Result<()> {
-        for (number, name) in names.iter().enumerate() {
-            let mut parts = Path::new(name).components();
-            let (Some(Component::Normal(_)), None) = (parts.next(), parts.next()) else {
-                return Err(Error::new(ErrorKind::InvalidInput, "a layer is not in the folder of its VM"));
-            };
-            std::fs::hard_link(vm.join(name), self.layer(number))?;
+    /// Links layers into this folder, the lowest first: those of snapshots, then files of a VM's folder. They stay when those folders go.
+    pub(super) fn link_layers(&self, below: &[PathBuf], vm: &Path, names: &[String]) -> Result<()> {
+        for (number, path) in below.iter().enumerate() {
+            std::fs::hard_link(path, self.layer(number))?;
         }
-        self.open_layers(names.len()).map(drop)
+        let vm = open_folder(CWD, vm)?;
+        for (number, name) in names.iter().enumerate() {
+            take(&vm, name, &self.layer(below.len() + number))?;
+        }
+        File::open(&self.0)?.sync_all()
     }
 
     /// Opens the linked layers, the lowest first.
@@ -147,9 +147,10 @@ mod tests {
     #[test]
     fn layers_stay_when_the_vm_goes() {
         let (dir, folder, vm) = world();
-        folder.link_layers(&vm, &["disk.qcow2".to_owned()]).unwrap();
+        let below = dir.path().join("secret");
+        folder.link_layers(&[below], &vm, &["disk.qcow2".to_owned()]).unwrap();
         std::fs::remove_dir_all(&vm).unwrap();
-        assert_eq!(folder.open_layers(1).unwrap().len(), 1);
+        assert_eq!(folder.open_layers(2).unwrap().len(), 2);
         folder.drop_layers().unwrap();
         assert!(folder.open_layers(1).is_err());
         assert!(Folder::all(dir.path()).unwrap().iter().any(|(_, known)| known.is_some()));
@@ -163,7 +164,7 @@ mod tests {
         std::os::unix::fs::symlink("../secret", vm.join("link")).unwrap();
         std::fs::create_dir(vm.join("dir")).unwrap();
         for bad in ["../secret", "link", "dir", "", ".", "..", "/etc/passwd", "dir/x", "missing"] {
-            assert!(folder.link_layers(&vm, &[bad.to_owned()]).is_err(), "{bad}");
+            assert!(folder.link_layers(&[], &vm, &[bad.to_owned()]).is_err(), "{bad}");
             let _ = folder.drop_layers();
         }
         drop(dir);

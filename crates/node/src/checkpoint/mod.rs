@@ -5,7 +5,7 @@
 mod begin;
 mod folder;
 
-pub(crate) use begin::Running;
+pub(crate) use begin::FrozenFrom;
 use folder::{Folder, Record, Stage};
 use std::collections::HashMap;
 use std::path::PathBuf;

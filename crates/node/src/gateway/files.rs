@@ -34,7 +34,8 @@ pub(super) async fn upload((State(node), Path(segments), request): Call) -> Resp
 }
 
 async fn upload_to(node: SharedNode, segments: Segments, request: Request) -> Result<Response, Refusal> {
-    let accepted = node.target(&segments.job, request.headers()).and_then(|target| Ok((target, path_query(&request)?)));
+    let accepted =
+        node.target(&segments.job, request.headers()).await.and_then(|target| Ok((target, path_query(&request)?)));
     let (target, query) = match accepted {
         Ok(accepted) => accepted,
         Err(refusal) => {
@@ -125,7 +126,7 @@ pub(super) async fn read_file((State(node), Path(segments), request): Call) -> R
 }
 
 async fn get(node: SharedNode, segments: Segments, request: Request, guest_path: &str) -> Result<Response, Refusal> {
-    let target: Target = node.target(&segments.job, request.headers())?;
+    let target: Target = node.target(&segments.job, request.headers()).await?;
     let operation = target.handle.activity.begin();
     let query = request.uri().query().unwrap_or_default();
     let response = target.send(Method::GET, &format!("{guest_path}?{query}"), HeaderMap::new(), Body::empty()).await?;
@@ -137,7 +138,7 @@ async fn get(node: SharedNode, segments: Segments, request: Request, guest_path:
     keep_own_headers(&mut parts.headers);
     // A compressed file is a file: nothing may undo it on the way.
     parts.headers.remove("content-encoding");
-    Ok(Response::from_parts(parts, stream::body(body, target.handle.clone(), operation, None)))
+    Ok(Response::from_parts(parts, stream::body(body, &target, operation, None)))
 }
 
 /// The `path` parameter as it came, still percent-encoded: the agent decodes it, as names need not be text.

@@ -10,7 +10,7 @@ mod tail;
 
 use crate::api::SharedNode;
 use crate::host::now_ms;
-use crate::sandbox::Handle;
+use crate::sandbox::{Handle, Order};
 use crate::shim_client::{ProxyBody, ShimClient};
 use axum::Router;
 use axum::body::Body;
@@ -21,10 +21,19 @@ use futures_util::TryStreamExt;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use refusal::Refusal;
+use std::time::Duration;
+use stream::{Lost, lost};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use warren_model::{SandboxId, Status};
 
 /// Path prefix of the data plane.
 pub(crate) const PREFIX: &str = "/gw";
+
+/// Longest wait of a request for a sandbox that is given another machine: a reset, or a resume.
+const READY_WAIT: Duration = Duration::from_secs(25);
+/// After this long a waiting request looks again, whatever it was told.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Headers that belong to one connection or to us, and not to the guest.
 const NOT_FOR_THE_GUEST: [header::HeaderName; 7] = [
@@ -41,6 +50,8 @@ const NOT_FOR_THE_GUEST: [header::HeaderName; 7] = [
 pub(super) struct Target {
     pub(super) handle: Handle,
     pub(super) shim: ShimClient,
+    /// Of the machine that the request goes to.
+    pub(super) generation: u64,
 }
 
 /// All routes of the data plane.
@@ -56,14 +67,40 @@ pub(crate) fn router(node: SharedNode) -> Router {
 
 impl SharedNode {
     /// Checks the token, and finds the sandbox that it opens.
-    pub(super) fn target(&self, job: &str, headers: &HeaderMap) -> Result<Target, Refusal> {
+    pub(super) async fn target(&self, job: &str, headers: &HeaderMap) -> Result<Target, Refusal> {
         let token = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()?.strip_prefix("Bearer "));
         let claims =
             self.0.token_key.verify(token.unwrap_or_default(), now_ms()).map_err(|_| Refusal::Unauthenticated)?;
         if claims.sandbox.as_str() != job {
             return Err(Refusal::Unauthenticated);
         }
-        self.running(&claims.sandbox)
+        match timeout(READY_WAIT, self.ready(&claims.sandbox)).await {
+            Ok(target) => target,
+            Err(_) => Err(Refusal::Unavailable(format!("sandbox {job} was not ready within {READY_WAIT:?}"))),
+        }
+    }
+
+    /// Waits while the sandbox is given another machine, and has it resumed if it is paused and wants that.
+    async fn ready(&self, id: &SandboxId) -> Result<Target, Refusal> {
+        loop {
+            let handle = match self.running(id) {
+                Err(Refusal::NotRunning { handle, .. }) if handle.is_turning() => handle,
+                Err(Refusal::NotRunning { handle, .. }) if handle.wants_to_resume() => {
+                    let (done, answer) = oneshot::channel();
+                    let asked = self.order(id, Order::Resume(done)).await;
+                    let resumed = match asked {
+                        Ok(()) => self.answered(id, answer).await,
+                        Err(error) => Err(error),
+                    };
+                    resumed.map_err(|error| Refusal::Unavailable(error.to_string()))?;
+                    continue;
+                }
+                other => return other,
+            };
+            let mut shim = handle.shim.clone();
+            // The sender goes with the sandbox's owner; then the next look says how it ended.
+            let _ = timeout(LOOK_AGAIN, shim.changed()).await;
+        }
     }
 
     fn running(&self, id: &SandboxId) -> Result<Target, Refusal> {
@@ -76,8 +113,11 @@ impl SharedNode {
         let status = handle.observation().status;
         let shim = handle.shim.borrow().clone();
         match shim {
-            Some(shim) if status == Status::Running => Ok(Target { handle, shim }),
-            _ => Err(Refusal::NotRunning { id: id.clone(), status }),
+            Some(shim) if status == Status::Running => {
+                let generation = handle.observation().generation;
+                Ok(Target { handle, shim, generation })
+            }
+            _ => Err(Refusal::NotRunning { id: id.clone(), status, handle: Box::new(handle) }),
         }
     }
 }
@@ -100,7 +140,13 @@ impl Target {
         for name in NOT_FOR_THE_GUEST {
             request.headers_mut().remove(name);
         }
-        self.shim.send(request).await.map_err(|e| Refusal::Unavailable(e.to_string()))
+        match self.shim.send(request).await {
+            Ok(response) => Ok(response),
+            Err(error) => Err(match lost(&self.handle, self.generation).await {
+                Some(Lost::Reset { generation }) => Refusal::Reset { generation },
+                _ => Refusal::Unavailable(error.to_string()),
+            }),
+        }
     }
 }
 

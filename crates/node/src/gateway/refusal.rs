@@ -1,5 +1,6 @@
 //! What the data plane answers when it does not pass a request on. Commands and files spell the same facts differently.
 
+use crate::sandbox::Handle;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -8,14 +9,15 @@ use warren_model::{SandboxId, Status};
 use warren_proto::guest::command_session::Code;
 
 /// Why a request was not passed on.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// No valid token for this sandbox.
     Unauthenticated,
     /// It has ended, or never was.
     Gone { id: SandboxId, why: Option<String> },
     /// Not yet, or not now.
-    NotRunning { id: SandboxId, status: Status },
+    NotRunning { id: SandboxId, status: Status, handle: Box<Handle> },
+    /// The machine that it went to was put back to a snapshot.
+    Reset { generation: u64 },
     /// The way to the guest broke.
     Unavailable(String),
     /// The request itself is wrong.
@@ -32,9 +34,13 @@ impl Refusal {
             }
             Refusal::Gone { id, why: Some(why) } => format!("sandbox {id} has ended: {why}"),
             Refusal::Gone { id, why: None } => format!("sandbox {id} has ended or never was"),
-            Refusal::NotRunning { id, status } => {
+            Refusal::NotRunning { id, status: Status::Paused, .. } => {
+                format!("sandbox {id} is PAUSED; resume it with POST /sandbox/{id}/resume")
+            }
+            Refusal::NotRunning { id, status, .. } => {
                 format!("sandbox {id} is {}; wait until it is RUNNING", status.as_str())
             }
+            Refusal::Reset { generation } => was_reset(*generation),
             Refusal::Unavailable(problem) => format!("the guest could not be reached: {problem}"),
             Refusal::BadRequest(problem) => problem.clone(),
             Refusal::NoRoute => "the data plane has no such path".to_owned(),
@@ -46,6 +52,7 @@ impl Refusal {
             Refusal::Unauthenticated => Code::Unauthenticated,
             Refusal::Gone { .. } => Code::NotFound,
             Refusal::NotRunning { .. } | Refusal::Unavailable(_) => Code::Unavailable,
+            Refusal::Reset { .. } => Code::FailedPrecondition,
             Refusal::BadRequest(_) => Code::InvalidArgument,
             Refusal::NoRoute => Code::Unimplemented,
         }
@@ -64,12 +71,18 @@ impl Refusal {
             Refusal::Unauthenticated => (StatusCode::UNAUTHORIZED, "unauthenticated"),
             Refusal::Gone { .. } => (StatusCode::GONE, "sandbox_terminated"),
             Refusal::NotRunning { .. } => (StatusCode::CONFLICT, "sandbox_not_running"),
+            Refusal::Reset { .. } => (StatusCode::CONFLICT, "sandbox_reset"),
             Refusal::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
             Refusal::BadRequest(_) => (StatusCode::BAD_REQUEST, "bad_request"),
             Refusal::NoRoute => (StatusCode::NOT_FOUND, "no_route"),
         };
         answer(status, &json!({ "error": code, "code": code, "detail": self.message() }))
     }
+}
+
+/// What happened to what ran before a reset.
+pub(super) fn was_reset(generation: u64) -> String {
+    format!("the sandbox was reset to a snapshot (generation {generation}): what ran before is gone")
 }
 
 /// A JSON answer.

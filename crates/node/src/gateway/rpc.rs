@@ -18,7 +18,7 @@ async fn pass(
     path: axum::extract::Path<super::Segments>,
     request: axum::extract::Request,
 ) -> Result<Response, Refusal> {
-    let target = state.target(&path.job, request.headers())?;
+    let target = state.target(&path.job, request.headers()).await?;
     if !path.method.bytes().all(|b| b.is_ascii_alphanumeric()) {
         return Err(Refusal::NoRoute);
     }
@@ -31,7 +31,7 @@ async fn pass(
     let tail = streamed.then(Tail::default);
     let (mut parts, body) = response.into_parts();
     keep_own_headers(&mut parts.headers);
-    let body = stream::body(body, target.handle.clone(), operation, tail);
+    let body = stream::body(body, &target, operation, tail);
     Ok(Response::from_parts(parts, body))
 }
 

@@ -5,7 +5,8 @@ use std::path::Path;
 use warren_image::Image;
 use warren_image::ext4::PIECE;
 use warren_image::ext4::grow::{GrowError, Piece, grow, rounded_size};
-use warren_vmm::{Backing, OVERLAY_PIECE, OverlayError, create_overlay};
+use warren_proto::shim::ImageDisk;
+use warren_vmm::{OVERLAY_PIECE, OverlayError, create_overlay};
 
 // A piece of the grown file system is one piece of an overlay.
 const _: () = assert!(PIECE == OVERLAY_PIECE);
@@ -23,7 +24,6 @@ pub(crate) enum DiskError {
 
 /// A disk that is about to be made.
 pub(crate) struct Plan {
-    image: Image,
     size: u64,
     pieces: Vec<Piece>,
 }
@@ -41,19 +41,27 @@ impl Plan {
                 Some(arrival) => grow(&Blocking(arrival, runtime), size)?,
                 None => grow(&image.disk, size)?,
             };
-            Ok(Self { image, size, pieces })
+            Ok(Self { size, pieces })
         });
         planned.await?
     }
 
-    /// Makes it at `overlay`, on the file of all images, or on `socket` if the image is still arriving.
-    pub(crate) fn make(&self, overlay: &Path, socket: &Path) -> Result<(), DiskError> {
+    /// How large it will be, bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Makes it at `overlay`.
+    pub(crate) fn make(&self, overlay: &Path) -> Result<(), DiskError> {
         let pieces: Vec<(u64, &[u8])> = self.pieces.iter().map(|p| (p.offset, p.bytes.as_slice())).collect();
-        let disk = &self.image.disk;
-        let backing = match self.image.arrival {
-            Some(_) => Backing::Served(socket),
-            None => Backing::Within { file: disk.file(), offset: disk.offset() },
-        };
-        Ok(create_overlay(overlay, backing, self.size, &pieces)?)
+        Ok(create_overlay(overlay, self.size, &pieces)?)
+    }
+}
+
+/// The disk of an image as a VMM reads it: in the file of all images, or on `socket` if it is still arriving.
+pub(crate) fn image_disk(image: &Image, socket: &Path) -> ImageDisk {
+    match image.arrival {
+        Some(_) => ImageDisk::Served(socket.to_owned()),
+        None => ImageDisk::Within { file: image.disk.file().to_owned(), offset: image.disk.offset() },
     }
 }

@@ -1,28 +1,27 @@
 //! The one task that owns a sandbox on this node.
 
-use super::arriving::{self, ArrivingDisk, Source};
-use super::disk::Plan;
+use super::arriving::ArrivingDisk;
+use super::change::Order;
+use super::folder::Turn;
 use super::uids::{TakenUid, Uids};
-use super::volumes::{self, Bases, VolumeError};
+use super::volumes;
 use super::{Activity, Event, Folder, Intent, apply};
 use crate::checkpoint::Checkpoints;
 use crate::ended::{Ended, EndedRecords};
 use crate::expiry::{self, Clocks};
-use crate::host::{now_ms, random};
-use crate::sealed::SealedMemories;
-use crate::shim_client::{self, JailedStart, ProcessHandle, ProcessName, ShimClient};
-use crate::template::{Devices, Templates};
-use base64::Engine as _;
+use crate::host::now_ms;
+use crate::shim_client::{ProcessHandle, ShimClient};
+use crate::snapshots::{SnapshotLease, Snapshots};
+use crate::template::Templates;
 use hyper::Method;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
-use warren_model::{EndReason, SandboxId, SandboxSpec};
-use warren_proto::guest::Init;
-use warren_proto::node::{ImageRecord, Observation};
-use warren_proto::shim::{Boot, End, Machine, Phase, ShimState, Template, Terminate, paths};
-use warren_shim::Jail;
+use warren_model::{EndReason, SandboxId, SandboxSpec, Shape, Status};
+use warren_proto::node::Observation;
+use warren_proto::shim::{End, Machine, Phase, ShimState, Terminate, paths};
 
 /// Time for a start command between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
@@ -30,19 +29,10 @@ const GRACE: Duration = Duration::from_secs(5);
 const TERMINATE_WAIT: Duration = Duration::from_secs(5);
 /// Longest wait for a killed process to be gone.
 const KILL_WAIT: Duration = Duration::from_secs(5);
-/// Longest wait for an answer to a boot request; the start itself is followed by state.
-const BOOT_ANSWER_WAIT: Duration = Duration::from_secs(30);
-/// How often the progress of an image is published.
-const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 /// Pause between two looks at a shim that refuses to answer but lives.
 const STATE_RETRY_PAUSE: Duration = Duration::from_millis(200);
-
-/// What locked-in shims are and start from.
-#[derive(Default)]
-pub(crate) struct Jails {
-    uids: Arc<Uids>,
-    memories: SealedMemories,
-}
+/// Operations on one sandbox that wait for each other.
+const ORDERS_QUEUED_MAX: usize = 16;
 
 /// What the driver of each sandbox uses.
 pub(crate) struct Services {
@@ -51,11 +41,12 @@ pub(crate) struct Services {
     pub(crate) images: warren_image::Store,
     pub(crate) checkpoints: Arc<Checkpoints>,
     pub(crate) templates: Arc<Templates>,
+    pub(crate) snapshots: Arc<Snapshots>,
     /// Starts that may run at once.
     pub(crate) starts: Semaphore,
     pub(crate) ended: EndedRecords,
-    /// `None` where shims are not locked in.
-    pub(crate) jails: Option<Jails>,
+    /// Whom locked-in shims become; `None` where shims are not locked in.
+    pub(crate) uids: Option<Arc<Uids>>,
     pub(crate) observations: broadcast::Sender<Observation>,
 }
 
@@ -72,14 +63,28 @@ pub(crate) struct Handle {
     pub(crate) shim: watch::Receiver<Option<ShimClient>>,
     pub(crate) activity: Activity,
     pub(crate) terminate: mpsc::Sender<Termination>,
-    pub(crate) memory_mib: u64,
-    /// Digests of what its volumes lie on.
-    pub(crate) volumes: Arc<Mutex<Vec<String>>>,
-    /// Held while its disk is being frozen.
-    pub(crate) freezing: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) orders: mpsc::Sender<Order>,
+    /// Of the guest, MiB; 0 while it is paused.
+    pub(crate) memory_mib: Arc<AtomicU64>,
+    /// Of its guest.
+    pub(crate) shape: Shape,
+    /// Where its network policy is written down.
+    pub(crate) folder: Folder,
+    /// A command that comes while it is paused lets it go on.
+    pub(crate) resumes_by_itself: bool,
 }
 
 impl Handle {
+    /// Whether a paused sandbox goes on at the next command.
+    pub(crate) fn wants_to_resume(&self) -> bool {
+        self.resumes_by_itself && self.observation().status == Status::Paused
+    }
+
+    /// Whether it is being given another machine.
+    pub(crate) fn is_turning(&self) -> bool {
+        self.observation().status == Status::Running && self.shim.borrow().is_none()
+    }
+
     pub(crate) fn observation(&self) -> Observation {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -87,42 +92,56 @@ impl Handle {
 
 /// The owner of one sandbox.
 pub(crate) struct Driver {
-    id: SandboxId,
-    folder: Folder,
-    intent: Intent,
-    services: Arc<Services>,
-    handle: Handle,
-    shim: watch::Sender<Option<ShimClient>>,
+    pub(super) id: SandboxId,
+    pub(super) folder: Folder,
+    pub(super) intent: Intent,
+    pub(super) services: Arc<Services>,
+    pub(super) handle: Handle,
+    pub(super) shim: watch::Sender<Option<ShimClient>>,
     terminations: mpsc::Receiver<Termination>,
+    pub(super) orders: mpsc::Receiver<Order>,
     /// Keeps the image's bytes while the sandbox needs them.
-    lease: Option<warren_image::Lease>,
+    pub(super) lease: Option<warren_image::Lease>,
     /// The same for what its volumes lie on.
-    volume_leases: Vec<warren_image::Lease>,
+    pub(super) volume_leases: Vec<warren_image::Lease>,
+    /// Snapshots that its memory and its disk lie on.
+    pub(super) needs: Vec<SnapshotLease>,
     /// What its VMM reads an image through that was still arriving at the start.
-    served: Option<ArrivingDisk>,
+    pub(super) served: Option<ArrivingDisk>,
     /// The user that the shim and its VMM are, where they are locked in.
-    uid: Option<TakenUid>,
-    processes: Vec<ProcessHandle>,
+    pub(super) uid: Option<TakenUid>,
+    pub(super) processes: Vec<ProcessHandle>,
     waiters: Waiters,
 }
 
-/// A sandbox that a run before left running.
+/// A sandbox that a run before left.
 pub(crate) struct Adopted {
-    pub(crate) client: ShimClient,
-    pub(crate) state: ShimState,
+    /// Its shim, if it answers.
+    pub(crate) live: Option<(ShimClient, ShimState)>,
+    /// The shim's process, if there is one.
     pub(crate) shim: Option<ProcessHandle>,
     /// The image that it runs.
     pub(crate) image: Option<warren_image::Image>,
 }
 
 /// Why a sandbox is over.
-struct Over {
+pub(super) struct Over {
     reason: EndReason,
     message: String,
 }
 
+/// What follows the time in which a machine runs, or in which there is none.
+pub(super) enum Next {
+    Over(Over),
+    /// Its machine is to be ended, and another one started or not.
+    Turn(Turn, Option<Done>),
+}
+
+/// Whom to tell that a sandbox is as it was asked to be.
+pub(super) type Done = oneshot::Sender<Result<(), warren_proto::node::SnapshotError>>;
+
 impl Over {
-    fn new(reason: EndReason, message: impl Into<String>) -> Over {
+    pub(super) fn new(reason: EndReason, message: impl Into<String>) -> Over {
         Over { reason, message: message.into() }
     }
 }
@@ -132,15 +151,20 @@ impl Driver {
         // A few callers may want it ended at once; more of them wait their turn.
         const TERMINATIONS_QUEUED_MAX: usize = 8;
         let (terminate, terminations) = mpsc::channel(TERMINATIONS_QUEUED_MAX);
+        let (order, orders) = mpsc::channel(ORDERS_QUEUED_MAX);
         let (shim, shims) = watch::channel(None);
+        let mut seen = super::pending(id.clone());
+        seen.generation = intent.generation;
         let handle = Handle {
-            seen: Arc::new(Mutex::new(super::pending(id.clone()))),
+            seen: Arc::new(Mutex::new(seen)),
             shim: shims,
             activity: Activity::new(),
             terminate,
-            memory_mib: intent.shape.memory_mib,
-            volumes: Arc::new(Mutex::new(intent.volumes.clone())),
-            freezing: Arc::default(),
+            orders: order,
+            memory_mib: Arc::new(AtomicU64::new(intent.shape.memory_mib)),
+            shape: intent.shape,
+            folder: folder.clone(),
+            resumes_by_itself: intent.resumes_by_itself,
         };
         let driver = Driver {
             id,
@@ -150,8 +174,10 @@ impl Driver {
             handle: handle.clone(),
             shim,
             terminations,
+            orders,
             lease: None,
             volume_leases: Vec::new(),
+            needs: Vec::new(),
             served: None,
             uid: None,
             processes: Vec::new(),
@@ -160,7 +186,7 @@ impl Driver {
         (driver, handle)
     }
 
-    fn tell(&self, event: Event) {
+    pub(super) fn tell(&self, event: Event) {
         let mut seen = self.handle.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if apply(&mut seen, event) {
             // Nobody may be listening yet: `list` gives the same.
@@ -171,7 +197,7 @@ impl Driver {
     /// From an accepted create to the end.
     pub(crate) async fn create(mut self, spec: SandboxSpec) -> Waiters {
         let over = match self.start(spec).await {
-            Ok((client, state)) => self.keep(client, state).await,
+            Ok((client, state)) => self.live(client, state).await,
             Err(over) => over,
         };
         self.finish(over).await
@@ -179,188 +205,93 @@ impl Driver {
 
     /// From an adoption to the end.
     pub(crate) async fn adopt(mut self, adopted: Adopted) -> Waiters {
+        let over = self.go_on(adopted).await;
+        self.finish(over).await
+    }
+
+    async fn go_on(&mut self, adopted: Adopted) -> Over {
+        let services = self.services.clone();
         self.lease = adopted.image.as_ref().map(|image| image.lease.clone());
-        self.uid = self.intent.uid.zip(self.services.jails.as_ref()).map(|(uid, jails)| jails.uids.take_again(uid));
+        self.uid = self.intent.uid.zip(services.uids.as_ref()).map(|(uid, uids)| uids.take_again(uid));
+        let needed = self.intent.memory_on.iter().chain(&self.intent.disk_on).chain(self.intent.turn.snapshot());
+        self.needs = needed.filter_map(|id| services.snapshots.lease(id)).collect();
         if let Some(digest) = self.intent.image_digest.clone() {
             self.tell(Event::ImageReady { digest });
         }
         self.processes.extend(adopted.shim);
+        if !matches!(self.intent.turn, Turn::Running) {
+            self.shim.send_replace(adopted.live.map(|(client, _)| client));
+            let turn = self.intent.turn.clone();
+            return self.turn_and_live(turn, None).await;
+        }
+        let Some((client, state)) = adopted.live else {
+            return Over::new(EndReason::NodeLost, "its shim does not answer");
+        };
         let served = match &adopted.image {
             Some(image) if self.intent.image_served => self.serve_image(image).map_err(|error| error.to_string()),
             None if self.intent.image_digest.is_some() => Err("it is not on this node any more".to_owned()),
             _ => Ok(()),
         };
-        let volumes = volumes::leases(&self.services.images, &self.intent.volumes);
-        let served = served.and(volumes.map(|leases| self.volume_leases = leases).ok_or_else(volume_gone));
-        let over = match adopted.state.phase {
-            _ if served.is_err() => {
-                self.shim.send_replace(Some(adopted.client));
-                image_lost(&served.err().unwrap_or_default())
+        let volumes = volumes::leases(&services.images, &self.intent.volumes);
+        let volumes = volumes.map(|leases| self.volume_leases = leases);
+        let served = served.and(volumes.ok_or_else(|| "what a volume lies on is not on this node any more".to_owned()));
+        match (served, state.phase) {
+            (Err(problem), _) => {
+                self.shim.send_replace(Some(client));
+                image_lost(&problem)
             }
-            Phase::Running => self.keep(adopted.client, adopted.state).await,
+            (Ok(()), Phase::Running) => self.live(client, state).await,
             _ => {
-                self.shim.send_replace(Some(adopted.client));
+                self.shim.send_replace(Some(client));
                 Over::new(EndReason::StartFailed, "the node was restarted while the sandbox was being started")
             }
-        };
-        self.finish(over).await
+        }
+    }
+
+    /// From a running machine to the end, through all the machines that follow it.
+    async fn live(&mut self, client: ShimClient, state: ShimState) -> Over {
+        match self.keep(client, state).await {
+            Next::Over(over) => over,
+            Next::Turn(turn, done) => self.turn_and_live(turn, done).await,
+        }
+    }
+
+    async fn turn_and_live(&mut self, mut turn: Turn, mut done: Option<Done>) -> Over {
+        loop {
+            let next = match self.turn(turn, done).await {
+                Ok(Some((client, state))) => self.keep(client, state).await,
+                Ok(None) => self.rest().await,
+                Err(over) => return over,
+            };
+            match next {
+                Next::Over(over) => return over,
+                Next::Turn(next, asked) => (turn, done) = (next, asked),
+            }
+        }
     }
 
     /// Waits for `work`, unless somebody wants the sandbox ended first.
-    async fn unless_terminated<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Over> {
+    pub(super) async fn unless_terminated<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Over> {
         tokio::select! {
             biased;
-            Some((reason, message, done)) = self.terminations.recv() => {
-                self.waiters.push(done);
-                Err(Over { reason, message })
-            }
+            over = self.terminated() => Err(over),
             value = work => Ok(value),
         }
     }
 
-    async fn start(&mut self, spec: SandboxSpec) -> Result<(ShimClient, ShimState), Over> {
-        let image = self.make_image_ready(&spec).await?;
-        let services = self.services.clone();
-        let permit = self.unless_terminated(services.starts.acquire()).await?;
-        self.tell(Event::Provisioning);
-        let devices = Devices { shape: spec.shape, volumes: spec.volumes.len() };
-        let template = self.unless_terminated(services.templates.get(devices)).await?;
-        let mut template = template.map_err(|e| Over::new(EndReason::StartFailed, e.to_string()))?;
-        let overlay = self.folder.vm().join(warren_shim::DISK_FILE);
-        let disk_failed =
-            |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, format!("make the sandbox's disk: {e}"));
-        let plan = self.unless_terminated(Plan::new(image.clone(), spec.disk_mib)).await?;
-        plan.and_then(|plan| plan.make(&overlay, Path::new(arriving::SOCKET))).map_err(|e| disk_failed(&e))?;
-        self.make_volumes(&spec).await?;
-        if image.arrival.is_some() {
-            self.intent.image_served = true;
-            self.serve_image(&image).map_err(|e| disk_failed(&e))?;
-        }
-        let failed = |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, format!("start the shim: {e}"));
-        let jail = self.jail(&mut template, image.disk.file().to_owned()).await.map_err(|e| failed(&e))?;
-        let pid = shim_client::spawn(&services.warren, self.folder.path(), jail).map_err(|e| failed(&e))?;
-        self.processes.extend(ProcessHandle::open(pid));
-        // A crash before this is written leaves a shim that was never asked to boot, which ends by itself.
-        self.intent.shim = ProcessName::of(pid);
-        self.folder.write_intent(&self.intent).map_err(|e| failed(&e))?;
-        let client = ShimClient::connect(self.folder.path()).await.map_err(|e| failed(&e))?;
-        self.shim.send_replace(Some(client.clone()));
-        let boot = boot_request(&self.id, spec, &image.record, &services.machine, template).map_err(|e| failed(&e))?;
-        let state: ShimState =
-            client.call(Method::POST, paths::BOOT, Some(&boot), BOOT_ANSWER_WAIT).await.map_err(|e| failed(&e))?;
-        let state = self.follow_start(&client, state).await?;
-        drop(permit);
-        Ok((client, state))
-    }
-
-    /// Their disks, and what keeps that which they lie on; known to a restart before they exist.
-    async fn make_volumes(&mut self, spec: &SandboxSpec) -> Result<(), Over> {
-        if spec.volumes.is_empty() {
-            return Ok(());
-        }
-        let failed = |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, e.to_string());
-        let services = self.services.clone();
-        let bases = self.unless_terminated(Bases::find(&services.images, &spec.volumes)).await?;
-        let bases = bases.map_err(|e: VolumeError| failed(&e))?;
-        self.intent.volumes = bases.digests();
-        self.handle.volumes.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.intent.volumes);
-        self.folder.write_intent(&self.intent).map_err(|e| failed(&e))?;
-        self.volume_leases = bases.make_disks(&spec.volumes, &self.folder.vm()).await.map_err(|e| failed(&e))?;
-        Ok(())
-    }
-
-    /// Where the shim is locked in, if this node can: the VM's folder is given to the user that it becomes, and `template` starts from
-    /// memory that is handed to it.
-    async fn jail(&mut self, template: &mut Template, image_file: PathBuf) -> std::io::Result<Option<JailedStart>> {
-        let services = self.services.clone();
-        let Some(jails) = &services.jails else { return Ok(None) };
-        let taken = jails.uids.take().ok_or_else(|| std::io::Error::other("no user is free to run it"))?;
-        let uid = self.uid.insert(taken).number();
-        self.intent.uid = Some(uid);
-        self.folder.write_intent(&self.intent)?;
-        self.folder.give_vm_to(uid)?;
-        let memory = jails.memories.get(&template.memory).await?;
-        template.memory = JailedStart::memory_path();
-        let machine = &services.machine;
-        let mut readable = vec![
-            machine.kernel.clone(),
-            machine.initramfs.clone(),
-            machine.tools_disk.clone(),
-            template.state.clone(),
-            image_file,
-        ];
-        // QEMU's own files lie beside its folder of programs.
-        let prefix = machine.qemu.parent().and_then(Path::parent);
-        readable.extend(prefix.filter(|prefix| *prefix != Path::new("/")).map(Path::to_owned));
-        Ok(Some(JailedStart { jail: Jail { uid, readable }, memory }))
-    }
-
-    async fn follow_start(&mut self, client: &ShimClient, mut state: ShimState) -> Result<ShimState, Over> {
-        while state.phase != Phase::Running {
-            let mut served = self.served.take();
-            let next = async {
-                tokio::select! {
-                    next = client.state_after(state.version) => Ok(next),
-                    problem = lost_image(&mut served) => Err(image_lost(&problem)),
-                }
-            };
-            let next = self.unless_terminated(next).await;
-            self.served = served;
-            state = match next?? {
-                Ok(next) if next.phase != Phase::Ended => next,
-                _ => return Err(self.shim_ended(client).await),
-            };
-            self.tell(Event::Shim(state.clone()));
-        }
-        Ok(state)
-    }
-
-    /// The VMM reads the image through us, now and after each restart of the node.
-    fn serve_image(&mut self, image: &warren_image::Image) -> std::io::Result<()> {
-        self.folder.write_intent(&self.intent)?;
-        self.served = Some(ArrivingDisk::serve(self.folder.path(), &self.folder.vm(), Source::of(image))?);
-        Ok(())
-    }
-
-    async fn make_image_ready(&mut self, spec: &SandboxSpec) -> Result<warren_image::Image, Over> {
-        let services = self.services.clone();
-        let (seen, observations) = (self.handle.seen.clone(), services.observations.clone());
-        let images = services.images.clone();
-        let ensure = async {
-            let ensure = images.ensure(&spec.image, &spec.image_access, warren_image::Ask::IfStale);
-            let mut ensure = std::pin::pin!(ensure);
-            loop {
-                tokio::select! {
-                    image = ensure.as_mut() => return image,
-                    () = tokio::time::sleep(PROGRESS_EVERY) => {
-                        let build = images.build_for(&spec.image);
-                        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                        if apply(&mut seen, Event::ImageBuild(build)) {
-                            let _ = observations.send(seen.clone());
-                        }
-                    }
-                }
+    /// Waits until somebody wants the sandbox ended.
+    pub(super) async fn terminated(&mut self) -> Over {
+        match self.terminations.recv().await {
+            Some((reason, message, done)) => {
+                self.waiters.push(done);
+                Over { reason, message }
             }
-        };
-        let image = self.unless_terminated(ensure).await?;
-        let image = image.map_err(|e| {
-            let reason = if matches!(e.code, "no_space" | "failed") {
-                EndReason::StartFailed
-            } else {
-                EndReason::ImagePullFailed
-            };
-            Over::new(reason, format!("{e} ({})", e.code))
-        })?;
-        self.intent.image_digest = Some(image.record.digest.clone());
-        let written = self.folder.write_intent(&self.intent);
-        written.map_err(|e| Over::new(EndReason::StartFailed, format!("write the intent: {e}")))?;
-        self.tell(Event::ImageReady { digest: image.record.digest.clone() });
-        self.lease = Some(image.lease.clone());
-        Ok(image)
+            None => std::future::pending().await,
+        }
     }
 
     /// Keeps a running sandbox until something ends it.
-    async fn keep(&mut self, mut client: ShimClient, mut state: ShimState) -> Over {
+    async fn keep(&mut self, mut client: ShimClient, mut state: ShimState) -> Next {
         self.processes.extend(state.vmm_pid.and_then(ProcessHandle::open));
         self.shim.send_replace(Some(client.clone()));
         self.tell(Event::Shim(state.clone()));
@@ -377,7 +308,7 @@ impl Driver {
                 biased;
                 Some((reason, message, done)) = self.terminations.recv() => {
                     self.waiters.push(done);
-                    return Over { reason, message };
+                    return Next::Over(Over { reason, message });
                 }
                 () = client.gone() => match self.reconnect().await {
                     Some((again, next)) => {
@@ -385,10 +316,10 @@ impl Driver {
                         self.shim.send_replace(Some(client.clone()));
                         self.tell(Event::Shim(state.clone()));
                     }
-                    None => return self.shim_ended(&client).await,
+                    None => return Next::Over(self.shim_ended(&client).await),
                 },
                 next = client.state_after(state.version) => match next {
-                    Ok(next) if next.phase == Phase::Ended => return self.shim_ended(&client).await,
+                    Ok(next) if next.phase == Phase::Ended => return Next::Over(self.shim_ended(&client).await),
                     Ok(next) => {
                         state = next;
                         self.tell(Event::Shim(state.clone()));
@@ -398,16 +329,78 @@ impl Driver {
                         tokio::time::sleep(STATE_RETRY_PAUSE).await;
                     }
                 },
-                problem = lost_image(&mut self.served) => return image_lost(&problem),
+                Some(order) = self.orders.recv() => match self.obey(&client, order).await {
+                    Ok(None) => {}
+                    Ok(Some((turn, done))) => return Next::Turn(turn, Some(done)),
+                    Err(over) => return Next::Over(over),
+                },
+                problem = lost_image(&mut self.served) => return Next::Over(image_lost(&problem)),
                 () = activity.changed() => {}
                 () = expiry => {
                     // What was true when the timer was set may not be any more.
                     if let Some((at_ms, reason)) = self.next_expiry(&state)
                         && at_ms <= now_ms()
                     {
-                        return Over::new(reason, self.expiry_message(reason));
+                        if reason != EndReason::Idle || !self.intent.idle_pauses {
+                            return Next::Over(Over::new(reason, self.expiry_message(reason)));
+                        }
+                        match self.pause_by_itself(&client).await {
+                            Ok(turn) => return Next::Turn(turn, None),
+                            Err(over) => return Next::Over(over),
+                        }
                     }
                 }
+            }
+        }
+    }
+
+    /// Keeps a paused sandbox until something ends it or lets it go on.
+    async fn rest(&mut self) -> Next {
+        loop {
+            let deadline = self.intent.timeout.zip(self.handle.observation().started_at_ms);
+            let expiry = async {
+                match deadline {
+                    Some((timeout, started_at_ms)) => {
+                        let at_ms = started_at_ms.saturating_add(timeout.as_millis() as u64);
+                        tokio::time::sleep(Duration::from_millis(at_ms.saturating_sub(now_ms()))).await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                Some((reason, message, done)) = self.terminations.recv() => {
+                    self.waiters.push(done);
+                    return Next::Over(Over { reason, message });
+                }
+                Some(order) = self.orders.recv() => {
+                    if let Some((turn, done)) = self.obey_at_rest(order) {
+                        return Next::Turn(turn, Some(done));
+                    }
+                }
+                () = expiry => {
+                    return Next::Over(Over::new(EndReason::Timeout, self.expiry_message(EndReason::Timeout)));
+                }
+            }
+        }
+    }
+
+    /// Ends the machine, not the sandbox, at once.
+    pub(super) async fn end_machine(&mut self) {
+        self.shim.send_replace(None);
+        self.kill_processes().await;
+        self.processes.clear();
+        self.served = None;
+    }
+
+    /// Whatever of the machine still runs.
+    async fn kill_processes(&self) {
+        for process in &self.processes {
+            process.kill();
+        }
+        for process in &self.processes {
+            if !process.gone(KILL_WAIT).await {
+                tracing::error!(sandbox = %self.id, "a killed process is still there");
             }
         }
     }
@@ -435,7 +428,7 @@ impl Driver {
     }
 
     /// The shim has ended by itself: its own word counts, else it was killed.
-    async fn shim_ended(&mut self, client: &ShimClient) -> Over {
+    pub(super) async fn shim_ended(&mut self, client: &ShimClient) -> Over {
         let _ = tokio::time::timeout(KILL_WAIT, client.gone()).await;
         match self.folder.end() {
             Some(end) => Over { reason: end.reason, message: end.message },
@@ -449,14 +442,7 @@ impl Driver {
         if let Some(client) = client {
             self.end_shim(&client, &over).await;
         }
-        for process in &self.processes {
-            if !process.is_gone() {
-                process.kill();
-                if !process.gone(KILL_WAIT).await {
-                    tracing::error!(sandbox = %self.id, "a killed process is still there");
-                }
-            }
-        }
+        self.kill_processes().await;
         let said = self.folder.end();
         let end = End {
             reason: over.reason,
@@ -481,6 +467,7 @@ impl Driver {
         self.served = None;
         self.lease = None;
         self.volume_leases.clear();
+        self.needs.clear();
         tracing::info!(sandbox = %self.id, reason = ?end.reason, message = %end.message, "ended");
         self.tell(Event::Ended(end));
         self.terminations.close();
@@ -507,46 +494,13 @@ impl Driver {
 }
 
 /// Waits until part of an image that is read through us cannot be had.
-async fn lost_image(served: &mut Option<ArrivingDisk>) -> String {
+pub(super) async fn lost_image(served: &mut Option<ArrivingDisk>) -> String {
     match served {
         Some(served) => served.failed().await,
         None => std::future::pending().await,
     }
 }
 
-fn volume_gone() -> String {
-    "what one of its volumes lies on is not on this node any more".to_owned()
-}
-
-fn image_lost(problem: &str) -> Over {
+pub(super) fn image_lost(problem: &str) -> Over {
     Over::new(EndReason::NodeLost, format!("the sandbox's image cannot be read: {problem}"))
-}
-
-/// Everything that the shim needs, secrets included; it travels over a socket only.
-fn boot_request(
-    id: &SandboxId,
-    spec: SandboxSpec,
-    image: &ImageRecord,
-    machine: &Machine,
-    template: Template,
-) -> std::io::Result<Boot> {
-    let mut env = image.env.clone();
-    env.extend(spec.env);
-    env.extend(spec.secrets);
-    let machine_id: [u8; 16] = random()?;
-    let init = Init {
-        sandbox_id: id.to_string(),
-        hostname: id.to_string(),
-        now_unix_nanos: 0,
-        entropy: base64::engine::general_purpose::STANDARD.encode(random::<64>()?),
-        machine_id: machine_id.iter().map(|b| format!("{b:02x}")).collect(),
-        env,
-        workdir: image.workdir.clone(),
-        user: image.user.clone(),
-        start_command: spec.start_command.map(|c| std::iter::once(c.executable).chain(c.args).collect()),
-        // The shim owns the network and fills this in.
-        network: None,
-        mounts: volumes::mounts(&spec.volumes),
-    };
-    Ok(Boot { machine: machine.clone(), shape: spec.shape, template: Some(template), egress: spec.egress, init })
 }

@@ -15,6 +15,10 @@ pub(crate) enum Event {
     Provisioning,
     /// Its shim said how it is.
     Shim(ShimState),
+    /// It has no machine any more, and will go on.
+    Paused { started_at_ms: Option<u64> },
+    /// It has another machine than before.
+    Resumed { generation: u64, started_at_ms: Option<u64> },
     /// It is over and nothing of it is left.
     Ended(End),
 }
@@ -30,6 +34,7 @@ pub(crate) fn pending(id: SandboxId) -> Observation {
         end: None,
         last_oom: None,
         egress_generation: 0,
+        generation: 0,
     }
 }
 
@@ -54,6 +59,16 @@ pub(crate) fn apply(seen: &mut Observation, event: Event) -> bool {
                 seen.started_at_ms = seen.started_at_ms.or(state.running_since_ms);
                 become_if_legal(seen, Status::Running);
             }
+        }
+        Event::Paused { started_at_ms } => {
+            // A node that finds a paused sandbox at its start knows it as pending.
+            seen.started_at_ms = seen.started_at_ms.or(started_at_ms);
+            seen.status = Status::Paused;
+        }
+        Event::Resumed { generation, started_at_ms } => {
+            seen.started_at_ms = seen.started_at_ms.or(started_at_ms);
+            seen.generation = generation;
+            become_if_legal(seen, Status::Running);
         }
         Event::Ended(end) => {
             seen.image_build = None;

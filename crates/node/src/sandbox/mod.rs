@@ -2,14 +2,18 @@
 
 mod activity;
 mod arriving;
+mod change;
+mod checkpoint;
 mod disk;
 mod driver;
 mod folder;
 mod machine;
+mod start;
 mod uids;
 mod volumes;
 
 pub(crate) use activity::{Activity, Operation};
-pub(crate) use driver::{Adopted, Driver, Handle, Jails, Services, Waiters};
-pub(crate) use folder::{Folder, Intent};
+pub(crate) use change::Order;
+pub(crate) use driver::{Adopted, Driver, Handle, Services, Waiters};
+pub(crate) use folder::{Folder, Intent, Turn};
 pub(crate) use machine::{Event, apply, pending};

@@ -6,6 +6,7 @@ use warren_image::{Image, Lease, Store};
 use warren_model::{VolumeMount, limits};
 use warren_proto::guest::{Mount, volume_disk};
 use warren_proto::node::ImageError;
+use warren_proto::shim::{DiskBase, ImageDisk};
 
 /// Why a sandbox's volumes cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -47,22 +48,31 @@ impl Bases {
         self.0.iter().map(|image| image.record.digest.clone()).collect()
     }
 
-    /// Makes the disks in the VM's folder; what keeps that which they lie on.
-    pub(super) async fn make_disks(self, mounts: &[VolumeMount], vm: &Path) -> Result<Vec<Lease>, VolumeError> {
-        let mut leases = Vec::with_capacity(mounts.len());
-        for (number, (image, mount)) in self.0.into_iter().zip(mounts).enumerate() {
-            leases.push(image.lease.clone());
+    /// Makes the disks in the VM's folder.
+    pub(super) async fn make_disks(&self, mounts: &[VolumeMount], vm: &Path) -> Result<(), VolumeError> {
+        for (number, (image, mount)) in self.0.iter().zip(mounts).enumerate() {
             let overlay = vm.join(warren_shim::volume_file(&volume_disk(number)));
-            let plan = Plan::new(image, limits::VOLUME_MIB).await;
+            let plan = Plan::new(image.clone(), limits::VOLUME_MIB).await;
             let failed = |error| VolumeError::Disk { name: mount.name.to_string(), error };
-            plan.and_then(|plan| plan.make(&overlay, Path::new(NO_SOCKET))).map_err(failed)?;
+            plan.and_then(|plan| plan.make(&overlay)).map_err(failed)?;
         }
-        Ok(leases)
+        Ok(())
+    }
+
+    /// What the disks lie on.
+    pub(super) fn disks(&self) -> Vec<DiskBase> {
+        let on = |image: &Image| {
+            let image = ImageDisk::Within { file: image.disk.file().to_owned(), offset: image.disk.offset() };
+            DiskBase { image, layers: Vec::new() }
+        };
+        self.0.iter().map(on).collect()
+    }
+
+    /// What keeps that.
+    pub(super) fn leases(self) -> Vec<Lease> {
+        self.0.into_iter().map(|image| image.lease).collect()
     }
 }
-
-/// Published volumes are on this node whole: nothing is served.
-const NO_SOCKET: &str = "no-socket";
 
 /// For the guest: which disk is mounted where.
 pub(super) fn mounts(asked: &[VolumeMount]) -> Vec<Mount> {

@@ -42,6 +42,10 @@ pub mod limits {
 pub mod paths {
     /// `POST` [`super::Init`], answers [`super::InitDone`]; once per restore.
     pub const INIT: &str = "/warren/init";
+    /// `POST`, answers `{}`: no code of the user runs from now on, and no other request is begun, until [`RESUME`] or [`INIT`].
+    pub const SUSPEND: &str = "/warren/suspend";
+    /// `POST`, answers `{}`: all goes on.
+    pub const RESUME: &str = "/warren/resume";
     /// `GET`, answers [`super::GuestStatus`].
     pub const STATUS: &str = "/warren/status";
     /// `POST` [`super::JobsRequest`], answers [`super::JobsAnswer`].

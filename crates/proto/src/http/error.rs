@@ -152,6 +152,9 @@ error_codes! {
     Conflict 409 "conflict" "The object exists already or is in the way." "Use another name.";
     IdempotencyConflict 409 "idempotency_conflict" "The idempotency key was used within 24 hours for a different request." "Use a new key for a new request.";
     NotRunning 409 "not_running" "The sandbox does not run, so this cannot be done with it." "Wait for RUNNING, or make a new one.";
+    SnapshotNotReady 409 "snapshot_not_ready" "The snapshot is still being taken, or could not be." "Ask for its state; take another one.";
+    SnapshotIncompatible 409 "snapshot_incompatible" "The snapshot was taken on another version of QEMU, kernel, agent or processor." "Take it again, or restore a checkpoint.";
+    SnapshotFailed 503 "snapshot_failed" "The node, or the guest, could not do it; the sandbox runs on if it ran." "See the message, then repeat.";
     VolumeReadOnly 400 "volume_read_only" "The sandbox has the volume to read only, so it has nothing to publish." "Attach it without read_only.";
     VolumeInUse 409 "volume_in_use" "A sandbox that has not ended has the volume, so it is not deleted." "Delete the sandbox first.";
     VolumePublishPending 409 "volume_publish_pending" "Another publish of the volume is not over." "Wait until it is DURABLE or FAILED.";

@@ -19,6 +19,7 @@ mod owned_image;
 mod registry;
 mod sandbox;
 mod secret;
+mod snapshot;
 mod spec;
 mod status;
 mod timestamp;
@@ -58,6 +59,9 @@ pub use registry::{
 };
 pub use sandbox::{Created, Sandbox};
 pub use secret::{ChangeSecret, NewSecret, Secret, SecretAnswer, Secrets};
+pub use snapshot::{
+    Fork, Forked, NewSnapshot, Reset, SecretsPolicy, Snapshot, SnapshotDeleted, SnapshotState, Snapshots,
+};
 pub use status::{
     ErrorContext, Health, Logs, StatusAnswer, StatusError, StatusErrorCode, StatusQuery, StatusSnapshot, StatusWord,
 };
@@ -102,6 +106,8 @@ pub mod limits {
     pub const BUILD_ARGS_BYTES_MAX: usize = 64 << 10;
     /// Largest context of a build, bytes (compressed, as it comes).
     pub const BUILD_CONTEXT_LEN_MAX: u64 = 2 << 30;
+    /// Forks in one call.
+    pub const FORKS_MAX: u32 = 256;
     /// Entries of one egress list.
     pub const EGRESS_ENTRIES_MAX: usize = warren_model::egress::ENTRIES_MAX;
 }

@@ -82,6 +82,12 @@ pub struct Sandbox {
     pub region: Option<String>,
     /// Set while its image is being made ready.
     pub pending_image_build_id: Option<String>,
+    /// The snapshot that it went on from, if it is a fork.
+    #[serde(default)]
+    pub snapshot_id: Option<String>,
+    /// How often it was put back to a snapshot.
+    #[serde(default)]
+    pub generation: u64,
 }
 
 /// Answer of `POST /sandbox`.

@@ -6,6 +6,11 @@ use std::time::Duration;
 use warren_model::reference::Reference;
 use warren_model::{CheckpointId, SandboxSpec, Shape, limits as spec_limits};
 
+/// Key of `advanced_configs`: what happens at the idle timeout, `terminate` or `pause`.
+const IDLE_ACTION: &str = "idle_action";
+/// Key of `advanced_configs`: whether a command lets a paused sandbox go on, `true` or `false`.
+const AUTO_RESUME: &str = "auto_resume";
+
 impl TryFrom<&CreateSandbox> for SandboxSpec {
     type Error = Invalid;
 
@@ -20,10 +25,15 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
         let start_command = errors.keep(request.start_command.as_ref().map(start_command).transpose());
         let volumes = errors.keep_all(mounts(request.volumes.as_deref().unwrap_or_default()));
         let egress = errors.keep_all(request.egress().to_policy(["network_allowlist", "network_denylist"]));
+        let (idle_pauses, resumes_by_itself) = errors.keep(pausing(request)).unwrap_or_default();
         errors.extend(name(request));
         errors.extend(labels(&request.labels));
         errors.extend(environment(request));
         errors.extend(not_offered(request));
+        if idle_pauses && request.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty()) {
+            let msg = "a sandbox with volumes cannot pause: its snapshot would not hold them";
+            errors.extend([FieldError::body("volumes", msg)]);
+        }
         let (
             Some(shape),
             Some(disk_mib),
@@ -39,6 +49,9 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
             return Err(Invalid { errors: errors.0 });
         };
         Ok(SandboxSpec {
+            snapshot: None,
+            idle_pauses,
+            resumes_by_itself,
             name: request.name.clone(),
             image,
             // Known once it is clear whose it is.
@@ -122,6 +135,27 @@ fn idle_timeout(request: &CreateSandbox) -> Result<Option<Duration>, FieldError>
         return Err(FieldError::body(field, "must not be more than timeout_minutes"));
     }
     Ok(Some(Duration::from_secs(minutes.unsigned_abs() * 60)))
+}
+
+/// Whether the sandbox pauses at its idle timeout, and whether a command lets a paused one go on: keys of `advanced_configs`, which
+/// every client can send.
+fn pausing(request: &CreateSandbox) -> Result<(bool, bool), FieldError> {
+    let field = "advanced_configs";
+    let given = |key: &str| request.advanced_configs.as_ref().and_then(|configs| configs.get(key));
+    let pauses = match given(IDLE_ACTION).map(|value| value.as_str()) {
+        None | Some(Some("terminate")) => false,
+        Some(Some("pause")) if request.idle_timeout_minutes.is_some() => true,
+        Some(Some("pause")) => {
+            return Err(FieldError::body(field, format!("{IDLE_ACTION} pause needs idle_timeout_minutes")));
+        }
+        Some(_) => return Err(FieldError::body(field, format!("{IDLE_ACTION} must be \"terminate\" or \"pause\""))),
+    };
+    match given(AUTO_RESUME).map(|value| value.as_bool()) {
+        // Who has it paused without being asked wants it back without asking.
+        None => Ok((pauses, pauses)),
+        Some(Some(resumes)) => Ok((pauses, resumes)),
+        Some(None) => Err(FieldError::body(field, format!("{AUTO_RESUME} must be true or false"))),
+    }
 }
 
 fn start_command(command: &StartCommand) -> Result<warren_model::StartCommand, FieldError> {
@@ -245,6 +279,22 @@ mod tests {
         // Of vCPUs and memory the first is named.
         assert_eq!(invalid.errors.len(), 10, "{invalid}");
         assert!(!serde_json::to_string(&invalid.errors).unwrap().contains("hunter"));
+    }
+
+    #[test]
+    fn pausing_is_asked_for_by_advanced_configs() {
+        let with = |idle: Option<i64>, configs: serde_json::Value| {
+            let body = serde_json::json!({"name": "a", "docker_image": "b", "idle_timeout_minutes": idle, "advanced_configs": configs});
+            parse(body).map(|spec| (spec.idle_pauses, spec.resumes_by_itself))
+        };
+        use serde_json::json;
+        assert_eq!(with(None, json!({"other": 1})), Ok((false, false)));
+        assert_eq!(with(Some(5), json!({"idle_action": "pause"})), Ok((true, true)));
+        assert_eq!(with(Some(5), json!({"idle_action": "pause", "auto_resume": false})), Ok((true, false)));
+        assert_eq!(with(None, json!({"auto_resume": true})), Ok((false, true)));
+        for bad in [json!({"idle_action": "pause"}), json!({"idle_action": 1}), json!({"auto_resume": "yes"})] {
+            assert!(with(None, bad).is_err());
+        }
     }
 
     #[test]

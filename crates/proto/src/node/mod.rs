@@ -1,9 +1,11 @@
 //! What control says to a node. One process in `warren serve`; over HTTP/2 between machines.
 
 mod checkpoint;
+mod snapshot;
 mod token;
 
 pub use checkpoint::{CheckpointMade, CheckpointState, STATE_HOLD_SECS, checkpoint_image, is_checkpoint_image};
+pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use token::{BadToken, TokenClaims, TokenKey};
 
 use async_trait::async_trait;
@@ -11,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tokio::sync::broadcast;
 use warren_model::egress::EgressPolicy;
-use warren_model::{CheckpointId, EndReason, ErrorType, ImageAccess, SandboxId, SandboxSpec, Status};
+use warren_model::{CheckpointId, EndReason, ErrorType, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
 
 /// Bounds of the node API, each with its unit.
 pub mod limits {
@@ -83,6 +85,24 @@ pub trait NodeApi: Send + Sync + 'static {
     /// stored; `None`: until the node's quota is kept. `dry_run` only says which.
     async fn collect_images(&self, keep: Option<u64>, dry_run: bool) -> Result<ImageGc, ImageError>;
 
+    /// Takes a snapshot of a running sandbox, which goes on. An id that is taken already gives the snapshot that there is.
+    async fn snapshot(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<SnapshotInfo, SnapshotError>;
+
+    /// Puts a running or paused sandbox back to a snapshot of its own: all that runs in it ends, its generation grows. Answers when it runs again.
+    async fn reset(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError>;
+
+    /// Takes a snapshot of a running sandbox and ends its machine; the sandbox is PAUSED, also across restarts of the node.
+    async fn pause(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError>;
+
+    /// Lets a paused sandbox go on where it was. Answers when it runs; one that runs already is left alone.
+    async fn resume(&self, id: &SandboxId) -> Result<(), SnapshotError>;
+
+    /// Snapshots on this node that were not deleted.
+    async fn snapshots(&self) -> Vec<SnapshotInfo>;
+
+    /// Deletes a snapshot. Its bytes stay while another snapshot or a sandbox lies on them. One that is not here is as good as deleted.
+    async fn delete_snapshot(&self, snapshot: &SnapshotId) -> Result<(), SnapshotError>;
+
     /// What the node is and how full.
     fn info(&self) -> NodeInfo;
 
@@ -122,6 +142,8 @@ pub struct Observation {
     pub last_oom: Option<String>,
     /// Generation of the egress policy in force; 0 is the policy of the spec.
     pub egress_generation: u64,
+    /// How often its machine has been put back to a snapshot.
+    pub generation: u64,
 }
 
 impl Observation {

@@ -31,6 +31,9 @@ pub mod paths {
     pub const EGRESS: &str = "/v1/egress";
     /// `POST` [`super::NewLayer`]: freezes a disk as it is now and lets the machine go on with a new layer; answers [`super::Layers`].
     pub const LAYER: &str = "/v1/layer";
+    /// `POST`, no body: takes a snapshot of the running machine; answers [`super::SnapshotTaken`] once all of it is in files, or a
+    /// refusal after which the machine runs on.
+    pub const SNAPSHOT: &str = "/v1/snapshot";
     /// Prefix of what is for the guest agent.
     pub const GUEST: &str = "/guest";
 }
@@ -52,10 +55,15 @@ pub struct Boot {
     pub machine: Machine,
     /// vCPUs and memory.
     pub shape: Shape,
-    /// Base template to start from; `None` boots cold.
+    /// What the machine starts from; `None` boots cold.
     pub template: Option<Template>,
+    /// What the disk lies on that the node has made.
+    pub disk: DiskBase,
+    /// What its volumes lie on, in the order of the guest's mounts; the node has made their disks, too.
+    #[serde(default)]
+    pub volumes: Vec<DiskBase>,
     /// What the guest may reach.
-    pub egress: EgressPolicy,
+    pub egress: SetEgress,
     /// For the guest agent.
     pub init: Init,
 }
@@ -77,13 +85,52 @@ pub struct Machine {
     pub tsc_khz: Option<u64>,
 }
 
-/// A base template's files.
+/// What a machine starts from: a base template's files, or a snapshot's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Template {
     /// Guest memory.
     pub memory: PathBuf,
     /// Device state.
     pub state: PathBuf,
+    /// Of a snapshot, whose guest has its root already: what it had lent of its exchange disk. `None`: a base template.
+    #[serde(default)]
+    pub lent: Option<ExchangeLent>,
+}
+
+/// Pieces of an exchange disk that transfers had when a snapshot was taken: the guest may still use them, so that whoever goes on from the
+/// snapshot gets them with their bytes and never lends them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExchangeLent {
+    /// Which.
+    pub pieces: Vec<u32>,
+    /// Their bytes, one after the other; `None` where there are no pieces.
+    pub bytes: Option<PathBuf>,
+}
+
+/// What a sandbox's own disk lies on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskBase {
+    /// At the bottom.
+    pub image: ImageDisk,
+    /// Frozen overlays on it, the lowest first.
+    pub layers: Vec<PathBuf>,
+}
+
+/// A disk that is never written to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageDisk {
+    /// A raw file.
+    Raw(PathBuf),
+    /// A qcow2 that starts somewhere within a file.
+    Within {
+        /// The file.
+        file: PathBuf,
+        /// Where its header is, bytes.
+        offset: u64,
+    },
+    /// A raw disk that a server of network block devices has, on a unix socket; relative to the VM's folder. While the server is away, reads wait.
+    Served(PathBuf),
 }
 
 /// Where a sandbox's machine is in its life.
@@ -147,6 +194,31 @@ pub struct Terminate {
     pub message: String,
     /// Time for the start command between SIGTERM and SIGKILL, milliseconds; 0 kills at once.
     pub grace_ms: u64,
+}
+
+/// Files of the snapshot that was taken last, in [`files::DIR`] of the VM's folder.
+pub mod files {
+    /// The folder. The next snapshot empties it.
+    pub const DIR: &str = "snapshot";
+    /// Device state.
+    pub const STATE: &str = "state";
+    /// Memory that has changed since the machine's start.
+    pub const DELTA: &str = "delta";
+    /// Bytes of [`super::SnapshotTaken::lent`], if there are any.
+    pub const LENT: &str = "lent";
+}
+
+/// A snapshot is in files.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SnapshotTaken {
+    /// How long the machine stood still, milliseconds.
+    pub paused_ms: f64,
+    /// Pages of 4096 bytes that had changed since the machine's start.
+    pub pages: u64,
+    /// Pieces of the exchange disk that transfers had.
+    pub lent: Vec<u32>,
+    /// Names of all overlays that the machine has written to since its start and that are frozen now, the lowest first, in the VM's folder.
+    pub layers: Vec<String>,
 }
 
 /// Replaces the egress policy.

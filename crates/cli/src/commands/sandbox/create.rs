@@ -14,7 +14,11 @@ const TRIES_MAX: u32 = 3;
 /// Makes a sandbox, waits until it runs, shows it.
 pub(super) async fn run(context: &Context, args: CreateArgs) -> Result<Exit, Failure> {
     let no_wait = args.no_wait;
-    let request = request(args, context.team_id.clone(), Uuid::new_v4());
+    make(context, request(args, context.team_id.clone(), Uuid::new_v4()), no_wait).await
+}
+
+/// Makes what was asked for, waits until it runs unless nobody wants that, shows it.
+pub(super) async fn make(context: &Context, request: CreateSandbox, no_wait: bool) -> Result<Exit, Failure> {
     let mut sandbox = create(context, &request).await?;
     let status = Status::from(sandbox.status);
     // The server holds its answer for a moment, so that most sandboxes run already.
@@ -33,7 +37,10 @@ async fn create(context: &Context, request: &CreateSandbox) -> Result<Sandbox, F
         match context.api.create_sandbox(request).await {
             Ok(created) => return Ok(created.sandbox),
             Err(error) if tries < TRIES_MAX && error.is_lost() => tries += 1,
-            Err(error) => return Err(Failure::from(error).about(request.docker_image.as_deref().unwrap_or("create"))),
+            Err(error) => {
+                let source = request.docker_image.as_deref().or(request.checkpoint_id.as_deref());
+                return Err(Failure::from(error).about(source.unwrap_or("create")));
+            }
         }
     }
 }

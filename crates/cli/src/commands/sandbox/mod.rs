@@ -1,6 +1,7 @@
 //! `warren sandbox ...`.
 
 mod ask;
+mod checkpoint;
 mod create;
 mod delete;
 mod download;
@@ -32,6 +33,7 @@ pub(crate) async fn dispatch(context: &Context, command: SandboxCommand) -> Resu
         SandboxCommand::Upload(args) => upload::run(context, args).await,
         SandboxCommand::Download(args) => download::run(context, args).await,
         SandboxCommand::Logs(args) => logs::run(context, &args.id).await,
+        SandboxCommand::Checkpoint(command) => checkpoint::dispatch(context, command).await,
         SandboxCommand::Delete(args) => delete::run(context, args).await,
     }
 }

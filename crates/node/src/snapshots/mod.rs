@@ -1,0 +1,210 @@
+//! The snapshots of this node: files, what lies on what, and who needs them.
+//!
+//! ```text
+//! snapshots/<id>/snapshot.json   what is known of it; written last, and removed first
+//! snapshots/<id>/state           device state
+//! snapshots/<id>/delta           memory that differs from what it lies on
+//! snapshots/<id>/lent            what transfers had of the exchange disk, if anything
+//! snapshots/<id>/layer-<n>.qcow2 frozen overlays, the lowest first
+//! ```
+
+mod kept;
+mod record;
+mod take;
+
+pub(crate) use record::Record;
+pub(crate) use take::{TakenFrom, open_folder, take};
+
+use crate::ended::write_whole;
+use crate::sealed::SealedMemories;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use warren_model::SnapshotId;
+use warren_proto::node::{SnapshotError, SnapshotInfo};
+use warren_proto::shim::files;
+use warren_vmm::Delta;
+
+const RECORD_FILE: &str = "snapshot.json";
+
+/// All snapshots of a node.
+pub(crate) struct Snapshots {
+    dir: PathBuf,
+    known: Mutex<Known>,
+    /// Memories that machines start from.
+    pub(crate) memories: SealedMemories,
+}
+
+#[derive(Default)]
+struct Known {
+    records: BTreeMap<SnapshotId, Record>,
+    leases: HashMap<SnapshotId, usize>,
+}
+
+/// Keeps a snapshot's files, and those of what it lies on, while it lives.
+pub(crate) struct SnapshotLease {
+    snapshots: Arc<Snapshots>,
+    id: SnapshotId,
+}
+
+impl SnapshotLease {
+    /// Of which snapshot.
+    pub(crate) fn id(&self) -> &SnapshotId {
+        &self.id
+    }
+}
+
+impl Drop for SnapshotLease {
+    fn drop(&mut self) {
+        {
+            let mut known = self.snapshots.known();
+            if let Some(count) = known.leases.get_mut(&self.id) {
+                *count -= 1;
+                if *count == 0 {
+                    known.leases.remove(&self.id);
+                }
+            }
+        }
+        self.snapshots.collect();
+    }
+}
+
+/// What a machine goes on from.
+pub(crate) struct Origin {
+    pub(crate) record: Record,
+    /// Frozen overlays, the lowest first.
+    pub(crate) layers: Vec<PathBuf>,
+    pub(crate) state: PathBuf,
+    /// What transfers had, if anything.
+    pub(crate) lent: Option<PathBuf>,
+    deltas: Vec<PathBuf>,
+}
+
+impl Snapshots {
+    /// Opens the folder, and removes what was never whole. Nothing else goes until [`Snapshots::collect`], after leases have been taken.
+    pub(crate) fn open(dir: PathBuf) -> io::Result<Arc<Self>> {
+        std::fs::create_dir_all(&dir)?;
+        let mut records = BTreeMap::new();
+        for entry in std::fs::read_dir(&dir)? {
+            let folder = entry?.path();
+            let read = std::fs::read(folder.join(RECORD_FILE)).ok();
+            let record = read.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
+            match record.filter(|record| folder.ends_with(record.id.as_str())) {
+                Some(record) => drop(records.insert(record.id.clone(), record)),
+                None => std::fs::remove_dir_all(&folder)?,
+            }
+        }
+        let known = Mutex::new(Known { records, leases: HashMap::new() });
+        Ok(Arc::new(Self { dir, known, memories: SealedMemories::default() }))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn folder(&self, id: &SnapshotId) -> PathBuf {
+        self.dir.join(id.as_str())
+    }
+
+    /// What is known of one that is here and was not deleted.
+    pub(crate) fn get(&self, id: &SnapshotId) -> Option<Record> {
+        self.known().records.get(id).filter(|record| !record.deleted).cloned()
+    }
+
+    /// All that were not deleted.
+    pub(crate) fn list(&self) -> Vec<SnapshotInfo> {
+        self.known().records.values().filter(|record| !record.deleted).filter_map(Record::info).collect()
+    }
+
+    /// Keeps a snapshot, deleted or not; `None` if it is not here.
+    pub(crate) fn lease(self: &Arc<Self>, id: &SnapshotId) -> Option<SnapshotLease> {
+        let mut known = self.known();
+        known.records.contains_key(id).then(|| {
+            *known.leases.entry(id.clone()).or_default() += 1;
+            SnapshotLease { snapshots: self.clone(), id: id.clone() }
+        })
+    }
+
+    /// What a machine needs that goes on from a snapshot.
+    pub(crate) fn origin(&self, lease: &SnapshotLease) -> Result<Origin, SnapshotError> {
+        let id = lease.id();
+        let known = self.known();
+        let records = &known.records;
+        let record = records.get(id).ok_or_else(|| SnapshotError::NoSnapshot(id.clone()))?;
+        let chains =
+            kept::chain(records, id, |record| record.memory_on.as_ref())
+                .zip(kept::chain(records, id, |record| record.disk_on.as_ref()));
+        let lost = || SnapshotError::Failed(format!("a part that snapshot {id} lies on is missing"));
+        let (memory, disk) = chains.ok_or_else(lost)?;
+        let layers = disk.iter().flat_map(|record| {
+            let folder = self.folder(&record.id);
+            (0..record.layers).map(move |number| folder.join(layer_file(number)))
+        });
+        let folder = self.folder(id);
+        Ok(Origin {
+            layers: layers.collect(),
+            state: folder.join(files::STATE),
+            lent: (!record.lent.is_empty()).then(|| folder.join(files::LENT)),
+            deltas: memory.iter().map(|record| self.folder(&record.id).join(files::DELTA)).collect(),
+            record: record.clone(),
+        })
+    }
+
+    /// The memory of a snapshot, laid on that of its base template: made now, or what others use already.
+    pub(crate) async fn memory(&self, origin: &Origin, template: &Path) -> Result<Arc<File>, SnapshotError> {
+        let failed = |e: &dyn std::fmt::Display| SnapshotError::Failed(format!("lay out the memory: {e}"));
+        let (template, deltas) = (template.to_owned(), origin.deltas.clone());
+        let make = move || {
+            let template = File::open(&template)?;
+            let memory = crate::sealed::copy(&template)?;
+            let len = memory.metadata()?.len();
+            for delta in deltas {
+                let delta = Delta::open(File::open(delta)?, len).and_then(|delta| delta.apply(&memory));
+                delta.map_err(io::Error::other)?;
+            }
+            Ok(memory)
+        };
+        self.memories.get(&self.folder(&origin.record.id), make).await.map_err(|e| failed(&e))
+    }
+
+    /// Takes note that nobody wants to see it any more; its files go when nothing lies on it.
+    pub(crate) fn delete(&self, id: &SnapshotId) -> io::Result<()> {
+        let Some(record) = self.get(id) else { return Ok(()) };
+        self.put(Record { deleted: true, ..record })?;
+        self.collect();
+        Ok(())
+    }
+
+    /// Writes a record down, then knows it.
+    fn put(&self, record: Record) -> io::Result<()> {
+        let mut known = self.known();
+        write_whole(&self.folder(&record.id).join(RECORD_FILE), &serde_json::to_vec(&record)?)?;
+        known.records.insert(record.id.clone(), record);
+        Ok(())
+    }
+
+    /// Removes what nobody needs.
+    pub(crate) fn collect(&self) {
+        let mut known = self.known();
+        let kept = kept::kept(&known.records, known.leases.keys().cloned());
+        let gone: Vec<SnapshotId> = known.records.keys().filter(|id| !kept.contains(id)).cloned().collect();
+        for id in gone {
+            let folder = self.folder(&id);
+            // The record first: what is left without one is nothing.
+            let removed =
+                std::fs::remove_file(folder.join(RECORD_FILE)).and_then(|()| std::fs::remove_dir_all(&folder));
+            if let Err(error) = removed {
+                tracing::warn!(snapshot = %id, %error, "the files of a snapshot cannot be removed; tried again at the next start");
+            }
+            self.memories.forget(&folder);
+            known.records.remove(&id);
+        }
+    }
+}
+
+/// Name of a layer in its snapshot's folder.
+fn layer_file(number: usize) -> String {
+    format!("layer-{number}.qcow2")
+}

@@ -1,0 +1,186 @@
+//! A running VM at one moment: memory, devices, disk.
+
+use crate::chain::Chain;
+use crate::cmdline::ROOT_NODE;
+use crate::delta::{self, Run};
+use crate::disk::successor_node;
+use crate::memory::{GuestMemory, PAGE};
+use crate::{Vm, VmError, overlay};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Changed memory up to which it is held in the owner's memory, so that the VM goes on before it is written, bytes.
+const HELD_LEN_MAX: u64 = 256 << 20;
+
+/// Where a snapshot's parts go, relative to the VM's folder; none of them may exist.
+#[derive(Debug, Clone, Copy)]
+pub struct SnapshotFiles<'a> {
+    /// Device state. QEMU writes it.
+    pub state: &'a Path,
+    /// What of the memory has changed, see [`crate::Delta`].
+    pub delta: &'a Path,
+    /// The new overlay that the VM writes to from now on.
+    pub successor: &'a Path,
+}
+
+/// A snapshot whose VM runs on; its memory may still have to be written.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// How long the VM stood still.
+    pub paused: Duration,
+    /// Pages of memory that had changed since the VM's start.
+    pub pages: u64,
+    delta: PathBuf,
+    held: Option<Held>,
+}
+
+/// Memory that is not written yet.
+#[derive(Debug)]
+struct Held {
+    memory_len: u64,
+    runs: Vec<Run>,
+    pages: Vec<u8>,
+}
+
+impl Snapshot {
+    /// Writes what is not written yet. Blocks.
+    pub fn write(self) -> io::Result<()> {
+        let Some(Held { memory_len, runs, pages }) = self.held else { return Ok(()) };
+        let mut file = File::create_new(&self.delta)?;
+        delta::write_head(&mut file, memory_len, &runs)?;
+        file.write_all(&pages)
+    }
+}
+
+impl Vm {
+    /// Takes a snapshot of a VM whose memory is private: it stops for as long as it takes to save its devices, to copy its changed memory and
+    /// to freeze its disk, and runs on, whether that went well or not. `at_rest` is called while it stands still.
+    ///
+    /// The overlay that was written to before is frozen for ever. After an error the successor may be in use or not: see [`Vm::overlays`].
+    pub async fn snapshot<T>(
+        &mut self,
+        files: SnapshotFiles<'_>,
+        at_rest: impl FnOnce() -> io::Result<T>,
+    ) -> Result<(Snapshot, T), VmError> {
+        let memory = self.guest_memory()?;
+        let failed = |e| VmError::io("read", Path::new("memory"), e);
+        // Asked before, so that room for the pages is there when the VM stands still; a few more will have changed by then.
+        let expected = delta::page_count(&memory.changed().map_err(failed)?) * PAGE;
+        let mut pages = Vec::new();
+        if expected <= HELD_LEN_MAX {
+            pages.reserve_exact((expected + expected / 4) as usize);
+        }
+        let node = self.prepare_successor(ROOT_NODE, files.successor).await?;
+        let began = Instant::now();
+        self.qmp().execute("stop", Value::Null).await?;
+        let taken = match at_rest().map_err(|e| VmError::io("copy", Path::new("the exchange disk"), e)) {
+            Ok(own) => self.take(&memory, &mut pages, &node, files).await.map(|taken| (taken, own)),
+            Err(error) => Err(error),
+        };
+        let resumed = self.qmp().execute("cont", Value::Null).await;
+        let paused = began.elapsed();
+        match taken {
+            Ok(((runs, held), own)) => {
+                resumed?;
+                let count = delta::page_count(&runs);
+                let held = held.then_some(Held { memory_len: memory.len(), runs, pages });
+                Ok((Snapshot { paused, pages: count, delta: self.dir().join(files.delta), held }, own))
+            }
+            Err(error) => {
+                if self.chain(ROOT_NODE)?.top != node {
+                    self.forget_successor(&node, files.successor).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// What is done while the VM stands still. The pages that have changed, and whether they are in `pages`; else they are in the file.
+    async fn take(
+        &mut self,
+        memory: &GuestMemory,
+        pages: &mut Vec<u8>,
+        node: &str,
+        files: SnapshotFiles<'_>,
+    ) -> Result<(Vec<Run>, bool), VmError> {
+        self.save_devices(files.state).await?;
+        let delta = self.dir().join(files.delta);
+        let failed = |e| VmError::io("copy memory to", &delta, e);
+        let runs = memory.changed().map_err(failed)?;
+        let held = delta::page_count(&runs) * PAGE <= HELD_LEN_MAX;
+        if held {
+            memory.copy(&runs, pages).map_err(failed)?;
+        } else {
+            let mut file = File::create_new(&delta).map_err(failed)?;
+            delta::write_head(&mut file, memory.len(), &runs).map_err(failed)?;
+            memory.copy(&runs, &mut file).map_err(failed)?;
+        }
+        self.switch_to(ROOT_NODE, node, files.successor).await?;
+        Ok((runs, held))
+    }
+
+    /// Freezes one disk alone, named as in [`crate::VmConfig`]: the overlay that is written to gets a successor. What the guest has not
+    /// written is not in it.
+    pub async fn freeze_disk(&mut self, disk: &str, successor: &Path) -> Result<(), VmError> {
+        let node = self.prepare_successor(disk, successor).await?;
+        let switched = self.switch_to(disk, &node, successor).await;
+        if switched.is_err() {
+            self.forget_successor(&node, successor).await;
+        }
+        switched
+    }
+
+    /// The overlays of a disk that this VM has written to since its start, the lowest first, relative to its folder; all but the last are
+    /// frozen. None of a disk that it may not write to.
+    pub fn overlays(&self, disk: &str) -> &[PathBuf] {
+        self.disks.get(disk).map_or(&[], |chain| &chain.overlays)
+    }
+
+    fn chain(&self, disk: &str) -> Result<&Chain, VmError> {
+        self.disks.get(disk).ok_or_else(|| VmError::NoDisk(disk.to_owned()))
+    }
+
+    /// Makes the next overlay, and tells QEMU of it. The name of its node.
+    async fn prepare_successor(&mut self, disk: &str, successor: &Path) -> Result<String, VmError> {
+        let chain = self.chain(disk)?;
+        let written = chain.overlays.last().map_or(Path::new(""), PathBuf::as_path);
+        let node = format!("{disk}-{}", chain.overlays.len());
+        let path = self.dir().join(successor);
+        let failed = |e| VmError::io("read", &path, e);
+        let size = overlay::virtual_size(&self.dir().join(written)).map_err(failed)?;
+        overlay::create_overlay(&path, size, &[]).map_err(|e| VmError::io("make", &path, io::Error::other(e)))?;
+        match self.qmp().execute("blockdev-add", successor_node(&node, successor)).await {
+            Ok(_) => Ok(node),
+            Err(error) => {
+                let _ = std::fs::remove_file(&path);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Removes an overlay that is not in use.
+    async fn forget_successor(&self, node: &str, successor: &Path) {
+        let _ = self.qmp().execute("blockdev-del", json!({ "node-name": node })).await;
+        let _ = std::fs::remove_file(self.dir().join(successor));
+    }
+
+    async fn switch_to(&mut self, disk: &str, node: &str, successor: &Path) -> Result<(), VmError> {
+        let top = self.chain(disk)?.top.clone();
+        self.qmp().execute("blockdev-snapshot", json!({ "node": top, "overlay": node })).await?;
+        if let Some(chain) = self.disks.get_mut(disk) {
+            chain.top = node.to_owned();
+            chain.overlays.push(successor.to_owned());
+        }
+        Ok(())
+    }
+
+    fn guest_memory(&self) -> Result<GuestMemory, VmError> {
+        let (Some(pid), Some(inode)) = (self.pid(), self.memory_inode) else {
+            return Err(VmError::NoPrivateMemory);
+        };
+        GuestMemory::open(pid, inode).map_err(|e| VmError::io("open", Path::new("the VM's memory"), e))
+    }
+}
