@@ -4,7 +4,6 @@ use super::arriving::ArrivingDisk;
 use super::change::Order;
 use super::folder::Turn;
 use super::uids::{TakenUid, Uids};
-use super::volumes;
 use super::{Activity, Event, Folder, Intent, apply};
 use crate::checkpoint::Checkpoints;
 use crate::ended::{Ended, EndedRecords};
@@ -232,10 +231,7 @@ impl Driver {
             None if self.intent.image_digest.is_some() => Err("it is not on this node any more".to_owned()),
             _ => Ok(()),
         };
-        let volumes = volumes::leases(&services.images, &self.intent.volumes);
-        let volumes = volumes.map(|leases| self.volume_leases = leases);
-        let served = served.and(volumes.ok_or_else(|| "what a volume lies on is not on this node any more".to_owned()));
-        match (served, state.phase) {
+        match (served.and(self.lease_volumes()), state.phase) {
             (Err(problem), _) => {
                 self.shim.send_replace(Some(client));
                 image_lost(&problem)
@@ -466,7 +462,6 @@ impl Driver {
         // First what reads the image, then what keeps it.
         self.served = None;
         self.lease = None;
-        self.volume_leases.clear();
         self.needs.clear();
         tracing::info!(sandbox = %self.id, reason = ?end.reason, message = %end.message, "ended");
         self.tell(Event::Ended(end));

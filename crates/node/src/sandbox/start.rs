@@ -130,6 +130,13 @@ impl Driver {
         Ok(disks)
     }
 
+    /// Takes up again what keeps that which its volumes lie on.
+    pub(super) fn lease_volumes(&mut self) -> Result<(), String> {
+        let leases = volumes::leases(&self.services.images, &self.intent.volumes);
+        let gone = || "what one of its volumes lies on is not on this node any more".to_owned();
+        leases.map(|leases| self.volume_leases = leases).ok_or_else(gone)
+    }
+
     async fn begin_from_snapshot(&mut self, image: &Image, lease: SnapshotLease) -> Result<Beginning, Over> {
         let services = self.services.clone();
         let unusable = |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, e.to_string());
