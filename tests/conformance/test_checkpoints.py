@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -168,6 +169,39 @@ def test_line_37_delete_rules(client: SandboxClient, create: Callable[..., Sandb
     waiting.until(lambda: not {first.id, second.id} & {p.name for p in (server.data_dir / "checkpoints").iterdir()}, 15, "the node keeps nothing of them")
     names = [json.loads(p.read_text())["reference"] for p in (server.data_dir / "images/names").iterdir()]
     assert not [n for n in names if first.id in n or second.id in n]
+
+
+def test_disks_that_lie_on_snapshots_are_whole(client: SandboxClient, create: Callable[..., Sandbox], restore: Restore, server: Server) -> None:
+    """Before and after a snapshot, in a fork of it, and after a reset: each has all that lies below its disk, and nothing from elsewhere."""
+    source = create()
+    sh(client, source, "echo 0 > /0")
+    with server.http(timeout=60) as http:
+        def post(path: str, **body: object) -> dict[str, Any]:
+            return http.post(f"/api/v1{path}", json=body).raise_for_status().json()
+
+        before = client.checkpoint(source.id)
+        sh(client, source, "echo 1 > /1")
+        snapshot = post(f"/sandbox/{source.id}/snapshots")
+        waiting.until(lambda: http.get(f"/api/v1/snapshots/{snapshot['id']}").json()["state"] == "READY", 60, "the snapshot is there")
+        sh(client, source, "echo 2 > /2")
+        after = client.checkpoint(source.id)
+        fork = post(f"/sandbox/{source.id}/fork", count=1)["sandboxes"][0]["id"]
+        try:
+            client.wait_for_creation(fork)
+            sh(client, fork, "echo f > /f")
+            of_fork = client.checkpoint(fork)
+            post(f"/sandbox/{source.id}/reset", snapshot_id=snapshot["id"])
+            client.wait_for_creation(source.id)
+            sh(client, source, "echo r > /r")
+            reset = client.checkpoint(source.id)
+            for checkpoint, expected in ((before, "0"), (after, "0 1 2"), (of_fork, "0 1 2 f"), (reset, "0 1 r")):
+                client.wait_for_checkpoint(checkpoint.id, DURABLE_SECS)
+                found = sh(client, restore(checkpoint.id), "cd / && for f in 0 1 2 f r; do test -e $f && cat $f; done; true").split()
+                assert found == expected.split(), (checkpoint, found)
+        finally:
+            client.delete(fork)
+    post_delete = client.delete_sandbox_checkpoints(source.id)
+    assert len(post_delete.errors) == 1, "the newest alone is kept"
 
 
 def test_what_cannot_be_done_says_why(client: SandboxClient, create: Callable[..., Sandbox], server: Server) -> None:

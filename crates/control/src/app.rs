@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::reconcile::{Changes, Underway, driver};
 use crate::seal::{KEY_FILE, Sealer};
 use crate::store::{Store, StoreError};
+use crate::templates;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ impl App {
             changes: Changes::default(),
             underway: Underway::default(),
             snapshots_underway: Underway::default(),
+            templates_nudge: Notify::new(),
             effects: Arc::new(Semaphore::new(driver::EFFECTS_MAX)),
             nudge: Notify::new(),
             node_full: AtomicBool::new(false),
@@ -76,6 +78,7 @@ impl App {
         context.tasks.spawn(driver::reconcile(context.clone()));
         context.tasks.spawn(builds::driver::drive(context.clone()));
         context.tasks.spawn(checkpoints::driver::drive(context.clone()));
+        context.tasks.spawn(templates::drive(context.clone()));
         Ok(App { context, owner_key })
     }
 

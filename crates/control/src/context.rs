@@ -30,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) underway: Underway<SandboxId>,
     /// Snapshots that are being taken.
     pub(crate) snapshots_underway: Underway<SnapshotId>,
+    /// Asks for a look at the app templates.
+    pub(crate) templates_nudge: Notify,
     /// Effects of plans that may run at once.
     pub(crate) effects: Arc<Semaphore>,
     /// Asks for a plan soon.

@@ -22,6 +22,7 @@ mod reconcile;
 mod seal;
 mod snapshots;
 mod store;
+mod templates;
 
 pub use api::{OverTls, limits, openapi};
 pub use app::{App, OpenError};

@@ -94,7 +94,7 @@ fn rest(
     asked: &Receiver<()>,
     done: oneshot::Sender<()>,
 ) {
-    // Written out before, so that the rest is short.
+    // Written out before, so that the rest is short. Only this file system: another may hang.
     let root = match open(place.as_ref()).and_then(|root| Ok(syncfs(&root).map(|()| root)?)) {
         Ok(root) => root,
         Err(error) => return drop(froze.send(Err(error))),

@@ -78,6 +78,8 @@ pub struct SandboxSpec {
     pub idle_pauses: bool,
     /// A command that comes while it is paused lets it go on.
     pub resumes_by_itself: bool,
+    /// Goes on from an app template, if there is one for it.
+    pub uses_templates: bool,
     /// Environment of every command, visible in the API.
     pub env: BTreeMap<String, String>,
     /// Environment of every command, never shown.

@@ -5,6 +5,8 @@ use crate::host;
 use crate::node::Node;
 use crate::sandbox::{Driver, Folder, Handle, Intent, Order, apply};
 use crate::shim_client::ShimClient;
+use crate::snapshots::template_key;
+use crate::template::Devices;
 use async_trait::async_trait;
 use hyper::Method;
 use std::path::PathBuf;
@@ -309,8 +311,23 @@ impl NodeApi for SharedNode {
         self.answered(id, answer).await
     }
 
+    async fn offer_template(&self, snapshot: &SnapshotId, spec: &SandboxSpec) -> Result<(), SnapshotError> {
+        let snapshots = &self.0.services.snapshots;
+        let record = snapshots.get(snapshot).ok_or_else(|| SnapshotError::NoSnapshot(snapshot.clone()))?;
+        let key = template_key(spec, &record.image_digest);
+        let key = key.ok_or_else(|| SnapshotError::Failed("a sandbox with secrets cannot be a template".to_owned()))?;
+        snapshots.offer(snapshot, key)
+    }
+
+    async fn run_command(&self, id: &SandboxId, argv: Vec<String>, wait: Duration) -> Result<i32, NodeError> {
+        let (handle, shim) = self.shim(id)?;
+        let ended = crate::ready::exit_code(&handle, shim, argv, wait).await;
+        ended.map_err(|problem| NodeError::NoAnswer { id: id.clone(), problem })
+    }
+
     async fn snapshots(&self) -> Vec<SnapshotInfo> {
-        self.0.services.snapshots.list()
+        let services = &self.0.services;
+        services.snapshots.list(|record| services.templates.has(Devices::of(record.shape), &record.template))
     }
 
     async fn delete_snapshot(&self, snapshot: &SnapshotId) -> Result<(), SnapshotError> {

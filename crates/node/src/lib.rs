@@ -15,6 +15,7 @@ mod expiry;
 mod gateway;
 mod host;
 mod node;
+mod ready;
 mod sandbox;
 mod sealed;
 mod shim_client;

@@ -111,6 +111,21 @@ impl Templates {
         making.await.map_err(|e| failed(e.to_string()))?.map_err(failed)
     }
 
+    /// Whether the template `id` for these devices is here: another one of the same is another boot.
+    pub(crate) fn has(&self, devices: Devices, id: &str) -> bool {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(base) = made.get(&devices).and_then(|cell| cell.get()) {
+            return base.id == id;
+        }
+        drop(made);
+        let state = self.dir.join(self.name(devices)).join("state");
+        std::fs::read(state).is_ok_and(|state| short_digest(&state) == id)
+    }
+
+    fn name(&self, devices: Devices) -> String {
+        format!("{}{}", devices.name(), self.suffix)
+    }
+
     async fn find_or_make(&self, devices: Devices) -> Result<Base, String> {
         let template = self.files(devices).await?;
         let state = std::fs::read(&template.state).map_err(|e| format!("read the device state: {e}"))?;
@@ -120,7 +135,7 @@ impl Templates {
 
     async fn files(&self, devices: Devices) -> Result<Template, String> {
         let Devices { shape, volumes } = devices;
-        let name = format!("{}{}", devices.name(), self.suffix);
+        let name = self.name(devices);
         let dir = self.dir.join(&name);
         let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state"), lent: None };
         if dir.join("shape.json").exists() {

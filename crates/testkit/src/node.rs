@@ -67,6 +67,7 @@ struct State {
     capacity: Option<usize>,
     digests: HashMap<String, String>,
     snapshots: BTreeMap<SnapshotId, SnapshotInfo>,
+    offered: HashSet<SnapshotId>,
     build_time: Duration,
     checkpoints: HashMap<CheckpointId, CheckpointState>,
 }
@@ -426,6 +427,7 @@ impl NodeApi for SimNode {
             created_at_ms: now_ms(),
             paused_ms: 1.0,
             stored_bytes: 4096,
+            usable: true,
             digest: None,
         };
         Ok(state.snapshots.entry(snapshot.clone()).or_insert(info).clone())
@@ -447,6 +449,24 @@ impl NodeApi for SimNode {
 
     async fn resume(&self, id: &SandboxId) -> Result<(), SnapshotError> {
         self.turn(id, &[Status::Running, Status::Paused], |seen| seen.status = Status::Running)
+    }
+
+    async fn offer_template(&self, snapshot: &SnapshotId, _spec: &SandboxSpec) -> Result<(), SnapshotError> {
+        let mut state = self.lock();
+        if !state.snapshots.contains_key(snapshot) {
+            return Err(SnapshotError::NoSnapshot(snapshot.clone()));
+        }
+        state.offered.insert(snapshot.clone());
+        Ok(())
+    }
+
+    /// `/bin/false` fails, all else succeeds at once.
+    async fn run_command(&self, id: &SandboxId, argv: Vec<String>, _wait: Duration) -> Result<i32, NodeError> {
+        match self.lock().sandboxes.get(id).map(|sandbox| sandbox.seen.status) {
+            Some(Status::Running) => Ok(i32::from(argv.first().is_some_and(|word| word == "/bin/false"))),
+            Some(status) => Err(NodeError::NotRunning { id: id.clone(), status }),
+            None => Err(NodeError::NotFound(id.clone())),
+        }
     }
 
     async fn snapshots(&self) -> Vec<SnapshotInfo> {
@@ -556,6 +576,7 @@ fn first_seen(id: SandboxId) -> Observation {
         last_oom: None,
         egress_generation: 0,
         generation: 0,
+        template: None,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::random;
 use crate::store::{CheckpointRow, CheckpointStage, NewCheckpoint, SandboxRow, Taken};
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, RawQuery, State};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,6 @@ use warren_proto::http::{
     ErrorCode, limits,
 };
 use warren_proto::node::NodeError;
-
-/// Query of `GET /sandbox/{id}/checkpoints`.
-#[derive(Debug, serde::Deserialize, utoipa::IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(super) struct ListQuery {
-    /// Only this one.
-    checkpoint_id: Option<String>,
-}
 
 /// Freezes the disk of a running sandbox; answers once nothing that happens to the sandbox can harm the checkpoint any more. It is durable a
 /// little later.
@@ -78,17 +70,19 @@ pub(super) async fn refused(cx: &Arc<Context>, id: &CheckpointId, error: NodeErr
 /// Checkpoints of a sandbox, the oldest first; also after its end.
 #[utoipa::path(
     get, path = "/sandbox/{id}/checkpoints", operation_id = "checkpoint_list", tag = "checkpoints",
-    params(("id" = String, Path), ListQuery),
+    params(("id" = String, Path), ("checkpoint_id" = Option<String>, Query)),
     responses((status = 200, body = Checkpoints), (status = "default", body = ErrorBody))
 )]
 pub(super) async fn list(
     State(cx): State<Arc<Context>>,
     caller: Caller,
     Path(id): Path<String>,
-    Query(query): Query<ListQuery>,
+    RawQuery(query): RawQuery,
 ) -> Result<Json<Checkpoints>, ApiError> {
     let (_, rows) = of_sandbox(&cx, &caller, &id).await?;
-    let wanted = |row: &CheckpointRow| query.checkpoint_id.as_deref().is_none_or(|id| id == row.id.as_str());
+    let mut pairs = form_urlencoded::parse(query.as_deref().unwrap_or_default().as_bytes());
+    let only = pairs.find(|(name, _)| name == "checkpoint_id").map(|(_, id)| id);
+    let wanted = |row: &CheckpointRow| only.as_deref().is_none_or(|id| id == row.id.as_str());
     Ok(Json(Checkpoints { checkpoints: rows.into_iter().filter(wanted).map(show::checkpoint).collect() }))
 }
 

@@ -12,6 +12,7 @@ use crate::quota::Quota;
 use crate::random;
 use crate::reconcile::{Waiter, dispatch};
 use crate::store::{Inserted, NewSandbox, SandboxRow};
+use crate::templates;
 use axum::Json;
 use axum::extract::State;
 use std::sync::Arc;
@@ -65,6 +66,7 @@ pub(super) async fn create(
     let waiter = cx.changes.listen(vec![id.clone()]);
     if id == new.row.id {
         first_attempt(&cx, &new.row).await?;
+        templates::wake(&cx, &new.row).await?;
     }
     let row = hold(&cx, &waiter, &id, deadline).await?;
     let gateway_auth = Some(grant(&cx, &caller, &origin, &id));

@@ -47,7 +47,7 @@ impl ApiError {
     }
 
     /// The detail as one text.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match &self.detail {
             Detail::Text(text) => text.clone(),
             Detail::Fields(errors) => Invalid { errors: errors.clone() }.to_string(),

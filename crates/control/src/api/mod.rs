@@ -33,6 +33,7 @@ mod router;
 mod secrets;
 mod show;
 mod snapshots;
+mod templates;
 mod turn;
 mod volume;
 mod volume_publish;

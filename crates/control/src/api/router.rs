@@ -2,7 +2,7 @@ use super::bound::bounded;
 use super::{
     ApiError, account, admin, batch, checkpoint_delete, checkpoints, create, delete, egress, fork, gateway, get,
     health, image_build, image_builds, image_delete, image_list, image_update, image_upload, images, jobs, list, login,
-    registries, secrets, snapshots, turn, volume, volume_publish,
+    registries, secrets, snapshots, templates, turn, volume, volume_publish,
 };
 use crate::context::Context;
 use axum::Json;
@@ -82,6 +82,9 @@ fn described() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(turn::reset))
         .routes(routes!(turn::pause))
         .routes(routes!(turn::resume))
+        .routes(routes!(templates::create, templates::list))
+        .routes(routes!(templates::get, templates::delete))
+        .routes(routes!(templates::rebuild))
         .routes(routes!(egress::get, egress::put))
         .routes(routes!(batch::status))
         .routes(routes!(checkpoints::create, checkpoints::list, checkpoint_delete::delete_all))

@@ -56,6 +56,7 @@ pub(super) fn sandbox(row: SandboxRow) -> Sandbox {
         region: request.region,
         pending_image_build_id: row.image_build_id,
         snapshot_id: row.snapshot_id.map(String::from),
+        template_id: row.template_id.map(String::from),
         generation: row.generation,
     }
 }

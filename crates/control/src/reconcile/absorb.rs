@@ -34,6 +34,9 @@ fn live(row: &mut SandboxRow, seen: &Observation) {
     row.image_build_id = seen.image_build.as_ref().map(|build| build.id.clone());
     row.started_at_ms = row.started_at_ms.or(seen.started_at_ms);
     row.generation = row.generation.max(seen.generation);
+    if row.template_id.is_none() {
+        row.template_id.clone_from(&seen.template);
+    }
     row.egress_applied = row.egress_applied.max(seen.egress_generation.min(row.egress_generation));
     match &seen.end {
         Some(end) => ended(row, end),
@@ -114,6 +117,7 @@ mod tests {
             last_oom: None,
             egress_generation: 0,
             generation: 0,
+            template: None,
         }
     }
 

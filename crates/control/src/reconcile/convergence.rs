@@ -129,6 +129,7 @@ impl World {
                 last_oom: None,
                 egress_generation: 0,
                 generation: 0,
+                template: None,
             };
             self.under_way.push(seen.clone());
             self.node.insert(id.clone(), seen);

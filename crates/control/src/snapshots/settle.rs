@@ -19,8 +19,9 @@ pub(crate) async fn settle(cx: &Context) -> Result<(), StoreError> {
             one(cx, &on_node, row).await?;
         }
     }
-    for id in on_node.keys() {
-        if cx.store.snapshot_get(id).await?.is_none() {
+    for id in on_node.keys().filter(|id| !cx.snapshots_underway.is_begun(id)) {
+        let known = cx.store.snapshot_get(id).await?.is_some() || cx.store.snapshot_is_of_template(id).await?;
+        if !known {
             tracing::warn!(snapshot = %id, "the node has a snapshot that nobody asked for; letting it go");
             drop_on_node(cx, id).await;
         }

@@ -208,9 +208,10 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a sandbox that has not ended runs, or is to run, this image of the node.
+    /// Whether a sandbox that has not ended runs, or is to run, this image of the node, or a snapshot lies on it.
     pub(crate) async fn image_needed(&self, node_image: &str) -> Result<bool, StoreError> {
-        let select = "SELECT 1 FROM sandboxes WHERE node_image = $1 AND ended_at_ms IS NULL LIMIT 1";
+        let select = "SELECT 1 FROM sandboxes WHERE node_image = $1 AND ended_at_ms IS NULL \
+                      UNION ALL SELECT 1 FROM snapshots WHERE node_image = $1 LIMIT 1";
         Ok(sqlx::query(select).bind(node_image).fetch_optional(&self.read).await?.is_some())
     }
 }

@@ -8,6 +8,7 @@
 //! | `sandboxes` | intent (what should run) and the last observation (what does); ended ones stay for `logs` and `error-context` | one insert and about four updates a life; one read per poll |
 //! | `sandbox_labels` | filters of list and bulk delete | written once |
 //! | `snapshots` | who may go on from which snapshot, and the intent to take or drop one | a few updates each |
+//! | `app_templates` | what creates may go on from, and the intent to make, keep or drop it | rare |
 //! | `secrets` | a person's or a team's own secrets, sealed | rare |
 //! | `registry_credentials` | saved logins at image registries, passwords sealed | one look-up a create |
 //! | `login_challenges` | a login between its begin and the client's fetching of the key, 10 minutes | rare |
@@ -28,6 +29,7 @@
 //! `version`, and an update that meets another version is computed again. SQLite runs with one writing connection and a write-ahead log.
 
 mod account;
+mod app_template;
 mod artifact;
 mod attachment;
 mod build;
@@ -54,6 +56,7 @@ mod snapshot;
 mod volume;
 
 pub(crate) use account::{Membership, User};
+pub(crate) use app_template::TemplateRow;
 pub(crate) use build::{BuildRow, Moved};
 pub(crate) use build_begin::{Begun, Terms};
 pub(crate) use checkpoint::{CheckpointRow, CheckpointStage, NewCheckpoint, Taken};

@@ -61,6 +61,8 @@ pub(crate) struct SandboxRow {
     pub(crate) ended_at_ms: Option<u64>,
     /// What it goes on from, instead of its image.
     pub(crate) snapshot_id: Option<SnapshotId>,
+    /// The snapshot of the app template that it went on from.
+    pub(crate) template_id: Option<SnapshotId>,
     /// How often it was put back to a snapshot.
     pub(crate) generation: u64,
     pub(crate) version: i64,
@@ -102,6 +104,7 @@ impl SandboxRow {
             started_at_ms: None,
             ended_at_ms: None,
             snapshot_id: None,
+            template_id: None,
             generation: 0,
             version: 1,
         }
@@ -157,6 +160,10 @@ pub(super) fn read(row: &SqliteRow) -> Result<SandboxRow, StoreError> {
     let damaged = |column| StoreError::Damaged { table: "sandboxes", column, id: id.clone() };
     let text = |column| row.try_get::<String, _>(column);
     let number = |column| row.try_get::<i64, _>(column).map(from_db);
+    let maybe_snapshot = |column| match row.try_get::<Option<String>, _>(column)? {
+        Some(id) => SnapshotId::parse(&id).map(Some).map_err(|_| damaged(column)),
+        None => Ok(None),
+    };
     let maybe_number = |column| row.try_get::<Option<i64>, _>(column).map(|n| n.map(from_db));
     Ok(SandboxRow {
         user_id: text("user_id")?,
@@ -182,10 +189,8 @@ pub(super) fn read(row: &SqliteRow) -> Result<SandboxRow, StoreError> {
         updated_at_ms: number("updated_at_ms")?,
         started_at_ms: maybe_number("started_at_ms")?,
         ended_at_ms: maybe_number("ended_at_ms")?,
-        snapshot_id: match row.try_get::<Option<String>, _>("snapshot_id")? {
-            Some(id) => Some(SnapshotId::parse(&id).map_err(|_| damaged("snapshot_id"))?),
-            None => None,
-        },
+        snapshot_id: maybe_snapshot("snapshot_id")?,
+        template_id: maybe_snapshot("template_id")?,
         generation: number("generation")?,
         version: row.try_get("version")?,
         id: SandboxId::parse(&id).map_err(|_| damaged("id"))?,

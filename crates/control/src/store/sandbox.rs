@@ -1,7 +1,7 @@
 use super::row::{read, read_all, to_db};
 use super::{Durability, SandboxRow, Store, StoreError};
 use sqlx::QueryBuilder;
-use warren_model::SandboxId;
+use warren_model::{SandboxId, SnapshotId};
 
 /// How often an update is computed again because another writer was faster.
 const UPDATE_ATTEMPTS_MAX: u32 = 32;
@@ -89,7 +89,7 @@ impl Store {
             "UPDATE sandboxes SET intent = $1, placement = $2, status = $3, image_build_id = $4, image_digest = $5, \
              egress = $6, egress_generation = $7, egress_applied = $8, error_type = $9, error_message = $10, \
              termination_reason = $11, infra_fault = $12, exit_code = $13, logs = $14, updated_at_ms = $15, \
-             started_at_ms = $16, ended_at_ms = $17, secrets = $18, generation = $19, version = $20 WHERE id = $21 AND version = $22",
+             started_at_ms = $16, ended_at_ms = $17, secrets = $18, generation = $19, template_id = $20, version = $21 WHERE id = $22 AND version = $23",
         )
         .bind(row.intent.as_str())
         .bind(row.placement.as_str())
@@ -110,6 +110,7 @@ impl Store {
         .bind(row.ended_at_ms.map(to_db))
         .bind(&row.secrets)
         .bind(to_db(row.generation))
+        .bind(row.template_id.as_ref().map(SnapshotId::as_str))
         .bind(row.version)
         .bind(row.id.as_str())
         .bind(version_before)

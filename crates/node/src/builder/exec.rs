@@ -21,7 +21,7 @@ pub(super) fn words(script: &str, order: &BuildOrder) -> Vec<String> {
 }
 
 /// Runs `words` until they end; answers the exit code.
-pub(super) async fn run(guest: &Guest, words: Vec<String>, mut output: impl FnMut(&[u8])) -> Result<i32, String> {
+pub(crate) async fn run(guest: &Guest, words: Vec<String>, mut output: impl FnMut(&[u8])) -> Result<i32, String> {
     let mut words = words.into_iter();
     let cmd = words.next().unwrap_or_default();
     let command = CommandSpec { cmd, args: words.collect(), ..CommandSpec::default() };

@@ -19,10 +19,10 @@ const ANSWER_LEN_MAX: usize = 64 << 10;
 const REFUSAL_SHOWN_MAX: usize = 500;
 
 /// One guest.
-pub(super) struct Guest(ShimClient);
+pub(crate) struct Guest(ShimClient);
 
 impl Guest {
-    pub(super) fn new(shim: ShimClient) -> Self {
+    pub(crate) fn new(shim: ShimClient) -> Self {
         Self(shim)
     }
 

@@ -5,10 +5,12 @@ mod exec;
 mod guest;
 mod log;
 
+pub(crate) use exec::run;
+pub(crate) use guest::Guest;
+
 use crate::sandbox::Handle;
 use crate::shim_client::ShimClient;
 use bytes::Bytes;
-use guest::Guest;
 use std::time::Duration;
 use warren_proto::node::{BuildOrder, ImageError, limits};
 

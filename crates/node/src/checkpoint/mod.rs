@@ -160,3 +160,6 @@ impl Checkpoints {
         Ok(made)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! What the observation of a sandbox becomes with each event. Pure. The diagram is at [`warren_model::Status`].
 
-use warren_model::{SandboxId, Status};
+use warren_model::{SandboxId, SnapshotId, Status};
 use warren_proto::node::{ImageBuild, Observation};
 use warren_proto::shim::{End, Phase, ShimState};
 
@@ -11,6 +11,8 @@ pub(crate) enum Event {
     ImageBuild(Option<ImageBuild>),
     /// Its image is ready.
     ImageReady { digest: String },
+    /// It goes on from an app template.
+    FromTemplate(SnapshotId),
     /// Its machine is being started.
     Provisioning,
     /// Its shim said how it is.
@@ -35,6 +37,7 @@ pub(crate) fn pending(id: SandboxId) -> Observation {
         last_oom: None,
         egress_generation: 0,
         generation: 0,
+        template: None,
     }
 }
 
@@ -50,6 +53,7 @@ pub(crate) fn apply(seen: &mut Observation, event: Event) -> bool {
             seen.image_digest = Some(digest);
             seen.image_build = None;
         }
+        Event::FromTemplate(id) => seen.template = Some(id),
         Event::Provisioning => become_if_legal(seen, Status::Provisioning),
         Event::Shim(state) => {
             seen.last_oom = state.last_oom.or(seen.last_oom.take());

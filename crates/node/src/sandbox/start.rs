@@ -7,7 +7,7 @@ use super::volumes::{self, Bases, VolumeError};
 use super::{Event, apply};
 use crate::host::random;
 use crate::shim_client::{self, ProcessHandle, ProcessName, ShimClient, ShimStart};
-use crate::snapshots::{Origin, SnapshotLease};
+use crate::snapshots::{Origin, SnapshotLease, template_key};
 use crate::template::Devices;
 use base64::Engine as _;
 use hyper::Method;
@@ -43,7 +43,7 @@ fn failed(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -> Over {
 impl Driver {
     /// A sandbox's first start, from its image or from a snapshot.
     pub(super) async fn start(&mut self, spec: SandboxSpec) -> Result<(ShimClient, ShimState), Over> {
-        let lease = match &spec.snapshot {
+        let mut lease = match &spec.snapshot {
             Some(id) => {
                 let gone = || Over::new(EndReason::StartFailed, format!("snapshot {id} is not on this node"));
                 Some(self.services.snapshots.lease(id).ok_or_else(gone)?)
@@ -54,6 +54,9 @@ impl Driver {
             Some(lease) => self.image_of_snapshot(lease)?,
             None => self.make_image_ready(&spec).await?,
         };
+        if lease.is_none() {
+            lease = self.app_template(&spec, &image.record.digest).await;
+        }
         let egress = SetEgress { policy: spec.egress.clone(), generation: 0 };
         self.folder.write_egress(&egress).map_err(|e| failed("write the network policy")(&e))?;
         let init = init_of(&self.id, spec.clone(), &image.record).map_err(|e| failed("draw random numbers")(&e))?;
@@ -65,6 +68,16 @@ impl Driver {
             None => self.begin_from_image(&image, &spec).await?,
         };
         self.launch(beginning, &image, init, egress).await
+    }
+
+    /// The app template that stands for this start, if there is one and it can be used now.
+    async fn app_template(&mut self, spec: &SandboxSpec, digest: &str) -> Option<SnapshotLease> {
+        let services = self.services.clone();
+        let lease = services.snapshots.offered(&template_key(spec, digest)?)?;
+        let base = services.templates.get(Devices::of(spec.shape)).await.ok()?;
+        let record = services.snapshots.get(lease.id()).filter(|record| record.template == base.id)?;
+        self.tell(Event::FromTemplate(record.id));
+        Some(lease)
     }
 
     /// Starts again, as the same sandbox, from a snapshot of its own.

@@ -65,6 +65,7 @@ mod tests {
             has_start_command: false,
             stored_bytes: 1,
             digest: None,
+            offered: None,
             deleted,
         };
         lines.iter().map(|line| (id(line.0), record(line))).collect()

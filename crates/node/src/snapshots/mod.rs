@@ -8,10 +8,12 @@
 //! snapshots/<id>/layer-<n>.qcow2 frozen overlays, the lowest first
 //! ```
 
+mod app_template;
 mod kept;
 mod record;
 mod take;
 
+pub(crate) use app_template::key as template_key;
 pub(crate) use record::Record;
 pub(crate) use take::{TakenFrom, open_folder, take};
 
@@ -113,9 +115,28 @@ impl Snapshots {
         self.known().records.get(id).filter(|record| !record.deleted).cloned()
     }
 
-    /// All that were not deleted.
-    pub(crate) fn list(&self) -> Vec<SnapshotInfo> {
-        self.known().records.values().filter(|record| !record.deleted).filter_map(Record::info).collect()
+    /// Takes note of the starts that a snapshot stands for, in place of the one before.
+    pub(crate) fn offer(&self, id: &SnapshotId, key: String) -> Result<(), SnapshotError> {
+        let record = self.get(id).ok_or_else(|| SnapshotError::NoSnapshot(id.clone()))?;
+        let failed = |e: io::Error| SnapshotError::Failed(format!("write snapshot {id}: {e}"));
+        self.put(Record { offered: Some(key), ..record }).map_err(failed)
+    }
+
+    /// The newest app template for these starts, with a lease.
+    pub(crate) fn offered(self: &Arc<Self>, key: &str) -> Option<SnapshotLease> {
+        let newest = {
+            let known = self.known();
+            let offered = known.records.values().filter(|r| !r.deleted && r.offered.as_deref() == Some(key));
+            offered.max_by_key(|record| record.created_at_ms).map(|record| record.id.clone())
+        };
+        self.lease(&newest?)
+    }
+
+    /// All that were not deleted; `usable` says which of them a machine can go on from.
+    pub(crate) fn list(&self, usable: impl Fn(&Record) -> bool) -> Vec<SnapshotInfo> {
+        let known = self.known();
+        let seen = known.records.values().filter(|record| !record.deleted);
+        seen.filter_map(|record| Some(SnapshotInfo { usable: usable(record), ..record.info()? })).collect()
     }
 
     /// Keeps a snapshot, deleted or not; `None` if it is not here.

@@ -28,13 +28,16 @@ pub(crate) struct Record {
     /// Hash of its own files, and of that of what it lies on, once computed.
     #[serde(default)]
     pub(crate) digest: Option<String>,
+    /// The starts that it stands for as an app template.
+    #[serde(default)]
+    pub(crate) offered: Option<String>,
     /// Nobody sees it any more, but something lies on it.
     #[serde(default)]
     pub(crate) deleted: bool,
 }
 
 impl Record {
-    /// As control sees it.
+    /// As control sees it. Whether it is usable is not its own to say.
     pub(crate) fn info(&self) -> Option<SnapshotInfo> {
         Some(SnapshotInfo {
             id: self.id.clone(),
@@ -45,6 +48,7 @@ impl Record {
             created_at_ms: self.created_at_ms,
             paused_ms: self.paused_ms,
             stored_bytes: self.stored_bytes,
+            usable: true,
             digest: self.digest.clone(),
         })
     }

@@ -66,6 +66,7 @@ pub(crate) fn spec() -> SandboxSpec {
         idle_timeout: None,
         idle_pauses: false,
         resumes_by_itself: false,
+        uses_templates: true,
         snapshot: None,
         env: Default::default(),
         secrets: [("TOKEN".to_owned(), "canary-5f1c".to_owned())].into(),

@@ -1,6 +1,6 @@
-use super::{FieldError, Invalid, Timestamp, limits};
+use super::status::check_batch;
+use super::{Invalid, Timestamp};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use utoipa::ToSchema;
 
 /// The disk of a sandbox at one moment. It outlives the sandbox.
@@ -58,19 +58,14 @@ pub struct Checkpoints {
 /// Body of `POST /sandbox/checkpoints:batchGet`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CheckpointQuery {
-    /// 1 to [`limits::BATCH_MAX`] ids, each once.
+    /// 1 to [`super::limits::BATCH_MAX`] ids, each once.
     pub checkpoint_ids: Vec<String>,
 }
 
 impl CheckpointQuery {
     /// Number of ids, and that each is there once.
     pub fn check(&self) -> Result<(), Invalid> {
-        let refuse = |msg: String| Err(FieldError::body("checkpoint_ids", msg).into());
-        if self.checkpoint_ids.is_empty() || self.checkpoint_ids.len() > limits::BATCH_MAX {
-            return refuse(format!("expected 1 to {} ids", limits::BATCH_MAX));
-        }
-        let unique: BTreeSet<_> = self.checkpoint_ids.iter().collect();
-        if unique.len() == self.checkpoint_ids.len() { Ok(()) } else { refuse("an id is there twice".to_owned()) }
+        check_batch("checkpoint_ids", &self.checkpoint_ids)
     }
 }
 

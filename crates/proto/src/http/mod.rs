@@ -22,6 +22,7 @@ mod secret;
 mod snapshot;
 mod spec;
 mod status;
+mod template;
 mod timestamp;
 mod volume;
 
@@ -65,6 +66,7 @@ pub use snapshot::{
 pub use status::{
     ErrorContext, Health, Logs, StatusAnswer, StatusError, StatusErrorCode, StatusQuery, StatusSnapshot, StatusWord,
 };
+pub use template::{NewTemplate, Template, TemplateState, Templates};
 pub use timestamp::{BadTimestamp, Timestamp};
 pub use volume::{NewVolume, PublishVolume, Volume, VolumeList, VolumeListQuery};
 

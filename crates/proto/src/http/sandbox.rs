@@ -85,6 +85,9 @@ pub struct Sandbox {
     /// The snapshot that it went on from, if it is a fork.
     #[serde(default)]
     pub snapshot_id: Option<String>,
+    /// The app template's snapshot that it went on from, if there was one for it.
+    #[serde(default)]
+    pub template_id: Option<String>,
     /// How often it was put back to a snapshot.
     #[serde(default)]
     pub generation: u64,

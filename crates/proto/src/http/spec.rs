@@ -10,6 +10,8 @@ use warren_model::{CheckpointId, SandboxSpec, Shape, limits as spec_limits};
 const IDLE_ACTION: &str = "idle_action";
 /// Key of `advanced_configs`: whether a command lets a paused sandbox go on, `true` or `false`.
 const AUTO_RESUME: &str = "auto_resume";
+/// Key of `advanced_configs`: whether an app template may be used, `true` or `false`.
+const TEMPLATE: &str = "template";
 
 impl TryFrom<&CreateSandbox> for SandboxSpec {
     type Error = Invalid;
@@ -26,6 +28,7 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
         let volumes = errors.keep_all(mounts(request.volumes.as_deref().unwrap_or_default()));
         let egress = errors.keep_all(request.egress().to_policy(["network_allowlist", "network_denylist"]));
         let (idle_pauses, resumes_by_itself) = errors.keep(pausing(request)).unwrap_or_default();
+        let uses_templates = errors.keep(flag(request, TEMPLATE, true)).unwrap_or_default();
         errors.extend(name(request));
         errors.extend(labels(&request.labels));
         errors.extend(environment(request));
@@ -52,6 +55,7 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
             snapshot: None,
             idle_pauses,
             resumes_by_itself,
+            uses_templates,
             name: request.name.clone(),
             image,
             // Known once it is clear whose it is.
@@ -150,11 +154,17 @@ fn pausing(request: &CreateSandbox) -> Result<(bool, bool), FieldError> {
         }
         Some(_) => return Err(FieldError::body(field, format!("{IDLE_ACTION} must be \"terminate\" or \"pause\""))),
     };
-    match given(AUTO_RESUME).map(|value| value.as_bool()) {
-        // Who has it paused without being asked wants it back without asking.
-        None => Ok((pauses, pauses)),
-        Some(Some(resumes)) => Ok((pauses, resumes)),
-        Some(None) => Err(FieldError::body(field, format!("{AUTO_RESUME} must be true or false"))),
+    // Who has it paused without being asked wants it back without asking.
+    Ok((pauses, flag(request, AUTO_RESUME, pauses)?))
+}
+
+/// A key of `advanced_configs` that is true or false.
+fn flag(request: &CreateSandbox, key: &str, absent: bool) -> Result<bool, FieldError> {
+    let given = request.advanced_configs.as_ref().and_then(|configs| configs.get(key));
+    match given.map(|value| value.as_bool()) {
+        None => Ok(absent),
+        Some(Some(value)) => Ok(value),
+        Some(None) => Err(FieldError::body("advanced_configs", format!("{key} must be true or false"))),
     }
 }
 

@@ -11,6 +11,7 @@ pub use token::{BadToken, TokenClaims, TokenKey};
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::sync::broadcast;
 use warren_model::egress::EgressPolicy;
 use warren_model::{CheckpointId, EndReason, ErrorType, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
@@ -97,6 +98,12 @@ pub trait NodeApi: Send + Sync + 'static {
     /// Lets a paused sandbox go on where it was. Answers when it runs; one that runs already is left alone.
     async fn resume(&self, id: &SandboxId) -> Result<(), SnapshotError>;
 
+    /// From now on, creates of the same image, start command and shape for the same owner go on from this snapshot, taken of a sandbox of `spec`.
+    async fn offer_template(&self, snapshot: &SnapshotId, spec: &SandboxSpec) -> Result<(), SnapshotError>;
+
+    /// Runs a command in a running sandbox, its output dropped; its exit code.
+    async fn run_command(&self, id: &SandboxId, argv: Vec<String>, wait: Duration) -> Result<i32, NodeError>;
+
     /// Snapshots on this node that were not deleted.
     async fn snapshots(&self) -> Vec<SnapshotInfo>;
 
@@ -144,6 +151,8 @@ pub struct Observation {
     pub egress_generation: u64,
     /// How often its machine has been put back to a snapshot.
     pub generation: u64,
+    /// The app template that it went on from.
+    pub template: Option<SnapshotId>,
 }
 
 impl Observation {

@@ -19,6 +19,8 @@ pub struct SnapshotInfo {
     pub paused_ms: f64,
     /// Bytes that it holds alone on the node's disk: changed memory and disk since what it lies on.
     pub stored_bytes: u64,
+    /// Whether sandboxes can go on from it: the machine version is still the same.
+    pub usable: bool,
     /// Hash of what it holds and of what it lies on, `blake3:` and 64 hex digits, once it has been computed.
     pub digest: Option<String>,
 }

@@ -1,0 +1,54 @@
+//! App templates: made in a sandbox of the owner, kept as a snapshot that the node offers to every create like it.
+//!
+//! ```text
+//!  MAKING ──ready, taken──► READY ──not used──► IDLE
+//!    │  ▲                     │                   │
+//!    │  └── other machine ────┘                   │
+//!    │  └── next look after a create like it ─────┘
+//!    └── did not get ready ──► FAILED
+//! ```
+//! The row says what is to be done before it is done; a start of the server takes MAKING up from its beginning.
+
+mod driver;
+mod make;
+
+pub(crate) use driver::drive;
+
+use crate::context::Context;
+use crate::store::{SandboxRow, StoreError, TemplateRow};
+use warren_proto::http::TemplateState;
+
+/// Asks for a template to be let go; the driver does it.
+pub(crate) async fn delete(cx: &Context, mut row: TemplateRow) -> Result<(), StoreError> {
+    row.state = TemplateState::Deleting;
+    cx.store.template_update(&row).await?;
+    cx.templates_nudge.notify_one();
+    Ok(())
+}
+
+/// Has those made again that were dropped for lack of use, if a create would have gone on from them.
+pub(crate) async fn wake(cx: &Context, created: &SandboxRow) -> Result<(), StoreError> {
+    let of_owner = |row: &TemplateRow| match &row.team_id {
+        Some(_) => row.team_id == created.team_id,
+        None => created.team_id.is_none() && row.user_id == created.user_id,
+    };
+    let alike = |row: &TemplateRow| {
+        let (a, b) = (&row.request, &created.request);
+        a.docker_image == b.docker_image && a.start_command == b.start_command && a.disk_gb() == b.disk_gb()
+    };
+    for row in cx.store.templates_all().await? {
+        if row.state == TemplateState::Idle && of_owner(&row) && alike(&row) {
+            rebuild(cx, row).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Asks for a template to be made anew; the one that there is serves until then.
+pub(crate) async fn rebuild(cx: &Context, mut row: TemplateRow) -> Result<TemplateRow, StoreError> {
+    row.state = TemplateState::Making;
+    row.error = None;
+    cx.store.template_update(&row).await?;
+    cx.templates_nudge.notify_one();
+    Ok(row)
+}
