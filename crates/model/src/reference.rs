@@ -144,6 +144,11 @@ impl Reference {
         }
     }
 
+    /// Exactly this content of the same repository.
+    pub fn at(&self, digest: &Digest) -> Reference {
+        Reference { version: Version::Digest(digest.clone()), ..self.clone() }
+    }
+
     /// Whether both name versions of the same repository. Owned names need only the same owner: no registry says who may have which, and
     /// whoever uses such a name was found to be allowed to.
     pub fn shares_repository_with(&self, other: &Reference) -> bool {

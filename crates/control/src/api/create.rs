@@ -97,7 +97,7 @@ async fn insert(cx: &Context, caller: &Caller, image: &str, new: &mut NewSandbox
         request.disk_size_gb = Some(made.disk_size_bytes as f64 / f64::from(1u32 << 30));
         new.row.node_image = Some(checkpoint_image(&row.id, &made.digest));
         new.row.image_digest = Some(made.digest);
-    } else if let Some(pinned) = images::resolve(cx, caller, image).await? {
+    } else if let Some(pinned) = images::resolve(cx, &caller.user, image).await? {
         (new.row.node_image, new.row.image_digest) = (Some(pinned.name), Some(pinned.digest));
     }
     Ok(cx.store.sandbox_insert(new).await?)

@@ -1,5 +1,6 @@
 //! The disk of an image that was still arriving when a sandbox started, for its VMM: a network block device on a socket in its folder.
 
+use crate::host::joined;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -28,7 +29,7 @@ const CONNECTIONS_MAX: usize = 4;
 
 /// Where the bytes of the disk come from.
 #[derive(Clone)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// The image is arriving.
     Arriving(Arc<Arrival>),
     /// It has arrived.
@@ -37,7 +38,7 @@ pub(super) enum Source {
 
 impl Source {
     /// Of an image.
-    pub(super) fn of(image: &Image) -> Self {
+    pub(crate) fn of(image: &Image) -> Self {
         match &image.arrival {
             Some(arrival) => Self::Arriving(arrival.clone()),
             None => Self::Here(image.disk.clone()),
@@ -51,7 +52,8 @@ impl Source {
         }
     }
 
-    async fn read(&self, at: u64, mut buffer: Vec<u8>) -> Result<Vec<u8>, String> {
+    /// Reads into the whole buffer; waits for what is not here yet.
+    pub(crate) async fn read(&self, at: u64, mut buffer: Vec<u8>) -> Result<Vec<u8>, String> {
         match self {
             Self::Arriving(arrival) => {
                 arrival.read(at, &mut buffer).await.map_err(|error| error.to_string())?;
@@ -69,7 +71,7 @@ impl Source {
                     }
                     io::Result::Ok(buffer)
                 });
-                read.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+                joined(read).await.map_err(|error| error.to_string())
             }
         }
     }

@@ -13,6 +13,7 @@ mod uids;
 mod volumes;
 
 pub(crate) use activity::{Activity, Operation};
+pub(crate) use arriving::Source;
 pub(crate) use change::Order;
 pub(crate) use driver::{Adopted, Driver, Handle, Services, Waiters};
 pub(crate) use folder::{Folder, Intent, Turn};
