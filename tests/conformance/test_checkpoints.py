@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import re
 import threading
@@ -111,21 +112,15 @@ def test_line_36_deleting_the_source_at_once_still_ends_durable(client: SandboxC
     source = create()
     sh(client, source, FILES)
     before = sh(client, source, SUMS)
-    answers: list[dict[str, object]] = []
-
-    def ask() -> None:
-        with server.http() as http:
-            answers.append(http.post(f"/api/v1/sandbox/{source.id}/checkpoints").raise_for_status().json())
-
-    # The call is under way, its request has been sent; the source goes a moment later.
-    asking = threading.Thread(target=ask)
-    asking.start()
-    waiting.until(lambda: any((server.data_dir / "checkpoints").iterdir()) or not asking.is_alive(), 10, "the server has the call")
+    asking = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    asking.connect()
+    asking.request("POST", f"/api/v1/sandbox/{source.id}/checkpoints", headers={"Authorization": f"Bearer {server.api_key}", "Content-Length": "0"})
     time.sleep(pause)
     client.delete(source.id)
-    asking.join(30)
-    assert answers, "the call was answered"
-    made = client.wait_for_checkpoint(str(answers[0]["id"]), DURABLE_SECS)
+    answer = asking.getresponse()
+    asked = json.loads(answer.read())
+    assert answer.status == 200, asked
+    made = client.wait_for_checkpoint(asked["id"], DURABLE_SECS)
     assert not server.processes_of(source.id)
     assert sh(client, restore(made.id), SUMS) == before
 

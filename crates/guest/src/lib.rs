@@ -13,6 +13,7 @@ pub mod connect;
 mod console;
 pub mod files;
 pub mod freeze;
+mod generation;
 pub mod http;
 pub mod init;
 pub mod jobs;

@@ -46,13 +46,13 @@ pub enum LayerError {
 /// Where a layer is read from.
 pub trait Source {
     /// Length, bytes.
-    fn len(&self) -> io::Result<u64>;
+    fn length(&self) -> io::Result<u64>;
     /// As [`FileExt::read_at`].
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 }
 
 impl Source for std::fs::File {
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
 
@@ -62,7 +62,7 @@ impl Source for std::fs::File {
 }
 
 impl Source for &[u8] {
-    fn len(&self) -> io::Result<u64> {
+    fn length(&self) -> io::Result<u64> {
         Ok((**self).len() as u64)
     }
 
@@ -86,7 +86,7 @@ pub struct Layer<S> {
 impl<S: Source> Layer<S> {
     /// Reads the header and the table of the first level.
     pub fn open(source: S) -> Result<Self, LayerError> {
-        let len = source.len()?;
+        let len = source.length()?;
         let mut header = [0; HEADER_LEN];
         fill(&source, &mut header, 0)?;
         let (size, first_level) = check_header(&header, len)?;

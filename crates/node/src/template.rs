@@ -138,7 +138,12 @@ impl Templates {
         let Devices { shape, volumes } = devices;
         let name = self.name(devices);
         let dir = self.dir.join(&name);
-        let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state"), lent: None };
+        let files = |dir: &Path| Template {
+            memory: dir.join("memory"),
+            state: dir.join("state"),
+            lent: None,
+            flows: Default::default(),
+        };
         if dir.join("shape.json").exists() {
             return Ok(files(&dir));
         }

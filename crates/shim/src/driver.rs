@@ -175,7 +175,7 @@ impl Driver {
                 }
                 Some(reply) = self.requests.snapshot.recv() => {
                     let guest = self.guest.borrow().clone();
-                    let _ = reply.send(snapshot::take(vm, guest).await);
+                    let _ = reply.send(snapshot::take(vm, network.as_ref(), guest).await);
                 }
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
                 Some((asked, reply)) = self.requests.layer.recv() => {

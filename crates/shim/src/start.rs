@@ -80,7 +80,8 @@ pub(crate) async fn start(
 ) -> Result<Started, StartError> {
     let mut steps = Steps { last: Instant::now(), ms: BTreeMap::new() };
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(StartError::Network)?;
-    parts.network = Some(network::start(ours, boot.egress.clone()).map_err(StartError::Network)?);
+    let network = network::start(ours, boot.egress.clone()).map_err(StartError::Network)?;
+    let network = parts.network.insert(network);
     boot.init.network = Some(network::guest_network());
     let (vm, stdout, stderr) = Vm::spawn(Path::new("."), &vm_config(boot), theirs.into()).await?;
     jail::seal().map_err(StartError::Seal)?;
@@ -92,6 +93,7 @@ pub(crate) async fn start(
     let lost = put_back_lent(boot, vm).map_err(StartError::Exchange)?;
     if let Some(template) = &boot.template {
         vm.load(&template.state).await?;
+        network.reset(&template.flows);
         if template.lent.is_none() {
             vm.announce_size(ROOT_DISK, Path::new(DISK_FILE)).await?;
             // The guest finds those anew that it may not write to: QEMU does not let them change their size.

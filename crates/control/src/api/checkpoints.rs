@@ -2,7 +2,7 @@ use super::limits::CHECKPOINT_HOLD_MS;
 use super::parsed::Parsed;
 use super::{ApiError, checkpoint_show as show, get};
 use crate::auth::Caller;
-use crate::checkpoints::{driver, find};
+use crate::checkpoints::{driver, find, while_freezing};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::random;
@@ -32,7 +32,12 @@ pub(super) async fn create(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<Checkpoint>, ApiError> {
-    let sandbox = get::find(&cx, &caller, &id).await?;
+    // Noted before anything is looked at, so that a delete that comes a moment later waits for it.
+    while_freezing(&cx, &id, freeze(&cx, &caller, &id)).await
+}
+
+async fn freeze(cx: &Arc<Context>, caller: &Caller, id: &str) -> Result<Json<Checkpoint>, ApiError> {
+    let sandbox = get::find(cx, caller, id).await?;
     if !sandbox.is_live() || sandbox.status != Status::Running {
         let detail =
             format!("sandbox {} is {}: only a running one has a disk to freeze", sandbox.id, sandbox.status.as_str());
@@ -52,9 +57,9 @@ pub(super) async fn create(
     match cx.node.checkpoint(&sandbox.id, &id).await {
         Ok(()) => {
             cx.tasks.spawn(driver::follow(cx.clone(), id));
-            Ok(Json(show::checkpoint(row)))
+            Ok(Json(show::checkpoint(*row)))
         }
-        Err(error) => Err(refused(&cx, &id, error).await?),
+        Err(error) => Err(refused(cx, &id, error).await?),
     }
 }
 

@@ -2,7 +2,7 @@ use super::checkpoints::refused;
 use super::parsed::Parsed;
 use super::{ApiError, checkpoint_show as show, get};
 use crate::auth::Caller;
-use crate::checkpoints::driver;
+use crate::checkpoints::{driver, while_freezing};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::random;
@@ -26,24 +26,34 @@ pub(super) async fn publish(
     Path((id, volume)): Path<(String, String)>,
     Parsed(request): Parsed<PublishVolume>,
 ) -> Result<Json<Checkpoint>, ApiError> {
-    let sandbox = get::find(&cx, &caller, &id).await?;
+    while_freezing(&cx, &id, freeze(&cx, &caller, &id, &volume, request.force)).await
+}
+
+async fn freeze(
+    cx: &Arc<Context>,
+    caller: &Caller,
+    id: &str,
+    volume: &str,
+    force: bool,
+) -> Result<Json<Checkpoint>, ApiError> {
+    let sandbox = get::find(cx, caller, id).await?;
     if !sandbox.is_live() || sandbox.status != Status::Running {
         let detail = format!("sandbox {} is {}: only a running one can publish", sandbox.id, sandbox.status.as_str());
         return Err(ApiError::new(ErrorCode::NotRunning, detail));
     }
     let id = CheckpointId::parse(&random::id('k')?).map_err(|error| ApiError::internal(&error))?;
     // The intent comes first: whatever happens after it, a restart finds out what became of it.
-    let new = NewPublish { id: &id, sandbox: &sandbox, volume: &volume, force: request.force, now_ms: now_ms() };
+    let new = NewPublish { id: &id, sandbox: &sandbox, volume, force, now_ms: now_ms() };
     let (row, position) = match cx.store.publish_insert(&new).await? {
         Publish::New(row, position) => (row, position),
-        refusal => return Err(why_not(&volume, &refusal)),
+        refusal => return Err(why_not(volume, &refusal)),
     };
     match cx.node.publish_volume(&sandbox.id, position, &id).await {
         Ok(()) => {
             cx.tasks.spawn(driver::follow(cx.clone(), id));
-            Ok(Json(show::checkpoint(row)))
+            Ok(Json(show::checkpoint(*row)))
         }
-        Err(error) => Err(refused(&cx, &id, error).await?),
+        Err(error) => Err(refused(cx, &id, error).await?),
     }
 }
 

@@ -8,19 +8,46 @@ pub(crate) use rules::{Undeletable, deletable};
 use crate::api::ApiError;
 use crate::auth::Caller;
 use crate::context::Context;
+use crate::reconcile::Underway;
 use crate::store::{CheckpointRow, CheckpointStage};
+use std::time::Duration;
 use tokio::sync::Notify;
-use warren_model::CheckpointId;
+use tokio::time::Instant;
+use warren_model::{CheckpointId, SandboxId};
 use warren_proto::http::{ErrorCode, FieldError};
 use warren_proto::node::CheckpointMade;
+
+/// Longest that the end of a sandbox waits here for a checkpoint of it: the node, once it has begun, waits on its own.
+const FREEZE_BEGINS_WAIT: Duration = Duration::from_secs(2);
 
 /// What handlers and driver share.
 #[derive(Default)]
 pub(crate) struct Checkpoints {
+    /// Sandboxes whose disk is being frozen.
+    pub(crate) freezing: Underway<SandboxId>,
     /// Told when a pending one is durable or has failed.
     pub(crate) settled: Notify,
     /// Asks for those to be let go that were deleted.
     pub(crate) nudge: Notify,
+}
+
+/// Waits a little until no disk of a sandbox is being frozen: a checkpoint that was asked for before a delete is whole.
+pub(crate) async fn until_frozen(cx: &Context, sandbox: &SandboxId) {
+    let waiter = cx.changes.listen(vec![sandbox.clone()]);
+    let deadline = Instant::now() + FREEZE_BEGINS_WAIT;
+    while cx.checkpoints.freezing.is_begun(sandbox) && waiter.changed(deadline).await {}
+}
+
+/// Freezes a disk of a sandbox; an end of the sandbox that is asked for meanwhile waits a little.
+pub(crate) async fn while_freezing<T>(cx: &Context, sandbox: &str, freeze: impl Future<Output = T>) -> T {
+    // Noted before anything is looked at, so that a delete that comes a moment later waits for it.
+    let begun = SandboxId::parse(sandbox).ok().map(|id| (cx.checkpoints.freezing.begin(&id), id));
+    let answer = freeze.await;
+    if let Some((begun, sandbox)) = begun {
+        drop(begun);
+        cx.changes.tell(&sandbox);
+    }
+    answer
 }
 
 /// The checkpoint of that id, if the caller may use it and it was not deleted.

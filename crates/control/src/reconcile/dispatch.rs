@@ -1,6 +1,7 @@
 //! One effect on the node, and the note that it is done. Every function may be called again at any time.
 
 use super::absorb::{absorb, end_with};
+use crate::checkpoints::until_frozen;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::credential::image_access;
@@ -54,6 +55,7 @@ async fn placed(cx: &Context, id: &SandboxId) -> Result<(), StoreError> {
 
 /// Ends a sandbox on the node. A node that does not answer is asked again by the next plan.
 pub(crate) async fn terminate(cx: &Context, id: &SandboxId) -> Result<(), StoreError> {
+    until_frozen(cx, id).await;
     match cx.node.terminate(id, EndReason::Deleted, "deleted by a client").await {
         Ok(()) | Err(NodeError::NotFound(_) | NodeError::NotRunning { .. }) => {}
         Err(error @ NodeError::NoAnswer { .. }) => {

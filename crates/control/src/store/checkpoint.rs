@@ -72,7 +72,7 @@ pub(crate) struct NewCheckpoint<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Taken {
     /// The row is there, pending.
-    New(CheckpointRow),
+    New(Box<CheckpointRow>),
     /// The sandbox has as many as it may have.
     TooMany,
 }
@@ -114,7 +114,7 @@ impl Store {
         };
         insert(&mut tx, &row).await?;
         tx.commit().await?;
-        Ok(Taken::New(row))
+        Ok(Taken::New(Box::new(row)))
     }
 
     /// Takes back an intent of which the node has nothing.

@@ -17,7 +17,7 @@ async fn sandbox(store: &Store, number: u128, checkpoint_id: Option<&str>) -> Sa
 async fn insert(store: &Store, text: &str, sandbox: &SandboxRow) -> CheckpointRow {
     let new = NewCheckpoint { id: &id(text), sandbox, count_max: 3, now_ms: 7 };
     match store.checkpoint_insert(&new).await.unwrap() {
-        Taken::New(row) => row,
+        Taken::New(row) => *row,
         Taken::TooMany => panic!("too many"),
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct NewPublish<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Publish {
     /// The row is there, pending; the volume's place in the sandbox.
-    New(CheckpointRow, usize),
+    New(Box<CheckpointRow>, usize),
     /// The sandbox has no such volume.
     NotAttached,
     /// The sandbox may only read it.
@@ -80,7 +80,7 @@ impl Store {
         };
         insert(&mut tx, &row).await?;
         tx.commit().await?;
-        Ok(Publish::New(row, position))
+        Ok(Publish::New(Box::new(row), position))
     }
 
     /// Makes a checkpoint that has become durable the head of its volume, if it is of one; its sandbox has published that.

@@ -16,8 +16,8 @@ pub(crate) use settings::INTERFACE;
 use crate::agent::{Agent, runtime};
 use crate::channel::{Port, agree};
 use crate::init::{Guest, Waiting};
-use crate::report;
 use crate::serve::serve;
+use crate::{generation, report};
 use std::io;
 use std::path::Path;
 
@@ -46,6 +46,7 @@ pub fn run() -> Result<std::convert::Infallible, BootError> {
     let volumes = step("find the volumes' disks", disks::take_volumes(&mut disks))?;
     let tools = step("find the tools disk", disks::find_tools(&disks))?;
     step("mount the tools disk", mounts::mount_tools(tools.as_deref()))?;
+    step("make the files of identity", generation::prepare())?;
     if tools.is_some() {
         device_files::make(&modules_of_tools());
     }

@@ -74,7 +74,7 @@ pub(super) fn provide_modprobe() -> io::Result<()> {
 }
 
 /// Changes a folder of the image, which is otherwise to stay as it was.
-fn keeping_times(folder: &Path, change: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn keeping_times(folder: &Path, change: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let before = fs::metadata(folder)?;
     change()?;
     let times = FileTimes::new().set_accessed(before.accessed()?).set_modified(before.modified()?);

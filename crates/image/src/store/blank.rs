@@ -22,8 +22,10 @@ impl Store {
         let shared = self.shared.clone();
         // Goes on even if the caller goes away; the lease keeps the image until the name does.
         let work = async move {
-            let image = shared.convert(NAME, package, Progress::new(NAME.to_owned()), true).await?;
-            blocking(move || shared.name(NAME.to_owned(), image, None, Some(pin::SCOPE.to_owned()))).await
+            let scope = Some(pin::SCOPE.to_owned());
+            let progress = Progress::new(NAME.to_owned(), scope.clone());
+            let image = shared.convert(NAME, package, progress, true).await?;
+            blocking(move || shared.name(NAME.to_owned(), image, None, scope)).await
         };
         let made = tokio::spawn(work).await;
         made.unwrap_or_else(|failed| Err(image_error(NAME, "failed", failed.to_string())))

@@ -47,6 +47,9 @@ pub(super) enum Stage {
 #[derive(Debug, Clone)]
 pub(super) struct Folder(PathBuf);
 
+/// A folder that a run before left, and what is known of it.
+pub(super) type Left = (Folder, Option<(CheckpointId, Record)>);
+
 impl Folder {
     /// Makes the folder and writes the record: the first effect.
     pub(super) fn create(root: &Path, id: &CheckpointId, record: &Record) -> Result<Folder> {
@@ -64,7 +67,7 @@ impl Folder {
     }
 
     /// Folders that a run before left, with their records where they can be read.
-    pub(super) fn all(root: &Path) -> Result<Vec<(Folder, Option<(CheckpointId, Record)>)>> {
+    pub(super) fn all(root: &Path) -> Result<Vec<Left>> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(root)? {
             let folder = Folder(entry?.path());

@@ -153,6 +153,7 @@ impl Driver {
             disk_on: self.intent.disk_on.clone(),
             layers: 0,
             lent: Vec::new(),
+            flows: Default::default(),
             has_start_command: self.intent.has_start_command,
             stored_bytes: 0,
             digest: None,

@@ -180,7 +180,12 @@ impl Driver {
             disk: DiskBase { image: image_disk(image, Path::new(arriving::SOCKET)), layers },
             // Nor had the sandbox any that the snapshot was taken of.
             volumes: Vec::new(),
-            template: Template { memory: base.template.memory, state: origin.state, lent: Some(lent) },
+            template: Template {
+                memory: base.template.memory,
+                state: origin.state,
+                lent: Some(lent),
+                flows: record.flows,
+            },
             memory,
         })
     }

@@ -123,6 +123,9 @@ pub struct InitDone {
 /// Code of a [`GuestError`] that answers an [`Init`]: the image lacks what its config names.
 pub const IMAGE_UNUSABLE: &str = "image_unusable";
 
+/// Code of a [`GuestError`] that answers [`paths::SUSPEND`]: programs still stand still after a restore; it is to be asked again soon.
+pub const NOT_YET: &str = "not_yet";
+
 /// A refusal or failure of the agent, with an HTTP status of 4xx or 5xx.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GuestError {

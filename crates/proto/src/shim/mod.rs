@@ -3,6 +3,10 @@
 //! `/v1/...` is the shim's own API (JSON). Everything under [`paths::GUEST`] is passed to the guest agent with that prefix
 //! removed, and answered 503 `{"code":"unavailable"}` while the guest takes no requests.
 
+mod flows;
+
+pub use flows::{OpenFlows, OpenTcp};
+
 use crate::guest::Init;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -17,6 +21,8 @@ pub mod limits {
     pub const STATE_HOLD_SECS: u64 = 60;
     /// Longest time that `/v1/state?fresh` waits for the guest, seconds.
     pub const FRESH_WAIT_SECS: u64 = 2;
+    /// Most connections of a guest that a snapshot tells.
+    pub const OPEN_FLOWS_MAX: usize = 4096;
 }
 
 /// Paths that a shim serves.
@@ -95,6 +101,9 @@ pub struct Template {
     /// Of a snapshot, whose guest has its root already: what it had lent of its exchange disk. `None`: a base template.
     #[serde(default)]
     pub lent: Option<ExchangeLent>,
+    /// Connections that its guest has open, and that nobody carries any more.
+    #[serde(default)]
+    pub flows: OpenFlows,
 }
 
 /// Pieces of an exchange disk that transfers had when a snapshot was taken: the guest may still use them, so that whoever goes on from the
@@ -219,6 +228,9 @@ pub struct SnapshotTaken {
     pub lent: Vec<u32>,
     /// Names of all overlays that the machine has written to since its start and that are frozen now, the lowest first, in the VM's folder.
     pub layers: Vec<String>,
+    /// Connections that the guest had open.
+    #[serde(default)]
+    pub flows: OpenFlows,
 }
 
 /// Replaces the egress policy.
