@@ -65,7 +65,7 @@ pub struct Agent {
     pub defaults: RefCell<Option<Rc<Defaults>>>,
     /// The sandbox's start command.
     pub start_command: StartCommand,
-    /// The root file system at rest.
+    /// A file system at rest.
     pub freeze: Freeze,
     /// The agent's own memory.
     pub own_memory: OwnMemory,

@@ -90,7 +90,7 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
             with_json(respond, body, async |asked| jobs::states(asked, &proc)).await;
         }
         (&Method::POST, paths::FREEZE_DISK) => {
-            with_json(respond, body, async |Nothing {}| freeze::freeze(&agent).await).await
+            with_json(respond, body, async |asked| freeze::freeze(&agent, asked).await).await
         }
         (&Method::POST, paths::THAW_DISK) => {
             with_json(respond, body, async |Nothing {}| freeze::thaw(&agent).await).await

@@ -10,9 +10,11 @@ mod id;
 mod lifecycle;
 pub mod reference;
 mod spec;
+mod volume;
 
 pub use access::{ImageAccess, Login};
 pub use checkpoint::{BadCheckpointId, CheckpointId};
 pub use id::{BadId, SandboxId, SnapshotId};
 pub use lifecycle::{EndReason, ErrorType, Status};
 pub use spec::{BadSpec, SandboxSpec, Shape, StartCommand, limits};
+pub use volume::{BadMountPath, BadVolumeName, MountPath, VolumeMount, VolumeName};

@@ -18,7 +18,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use warren_proto::guest::{limits as guest_limits, paths as guest_paths};
-use warren_proto::shim::{Boot, Layers, SetEgress, ShimState, SnapshotTaken, Terminate, limits, paths};
+use warren_proto::shim::{Boot, Layers, NewLayer, SetEgress, ShimState, SnapshotTaken, Terminate, limits, paths};
 
 /// Requests of one kind that may wait for the driver.
 const REQUESTS_QUEUED_MAX: usize = 64;
@@ -41,7 +41,7 @@ pub(crate) struct Requests {
     pub(crate) egress: mpsc::Receiver<(SetEgress, Reply)>,
     pub(crate) snapshot: mpsc::Receiver<SnapshotReply>,
     pub(crate) refresh: mpsc::Receiver<Reply>,
-    pub(crate) layer: mpsc::Receiver<LayerReply>,
+    pub(crate) layer: mpsc::Receiver<(NewLayer, LayerReply)>,
     pub(crate) oom: mpsc::Receiver<(u64, Option<String>)>,
     pub(crate) oom_sender: mpsc::Sender<(u64, Option<String>)>,
 }
@@ -53,7 +53,7 @@ struct Handler {
     egress: mpsc::Sender<(SetEgress, Reply)>,
     snapshot: mpsc::Sender<SnapshotReply>,
     refresh: mpsc::Sender<Reply>,
-    layer: mpsc::Sender<LayerReply>,
+    layer: mpsc::Sender<(NewLayer, LayerReply)>,
     states: watch::Receiver<ShimState>,
     guests: watch::Receiver<Option<Guest>>,
 }
@@ -151,6 +151,14 @@ async fn serve(stream: UnixStream, handler: Handler, mut stopped: watch::Receive
     let _ = connection.await;
 }
 
+/// The JSON body of a request, or the answer that refuses it.
+async fn parsed<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Answer> {
+    let body = Limited::new(request.into_body(), BODY_LEN_MAX).collect().await;
+    let parsed =
+        body.map_err(|e| e.to_string()).and_then(|b| serde_json::from_slice(&b.to_bytes()).map_err(|e| e.to_string()));
+    parsed.map_err(|problem| refusal(StatusCode::BAD_REQUEST, "bad_request", &problem))
+}
+
 impl Handler {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let path = request.uri().path();
@@ -163,7 +171,7 @@ impl Handler {
             (&Method::POST, paths::TERMINATE) => self.forward(&self.terminate, request).await,
             (&Method::PUT, paths::EGRESS) => self.forward(&self.egress, request).await,
             (&Method::POST, paths::SNAPSHOT) => self.snapshot().await,
-            (&Method::POST, paths::LAYER) => self.layer().await,
+            (&Method::POST, paths::LAYER) => self.layer(request).await,
             _ => refusal(StatusCode::NOT_FOUND, "not_found", "the shim serves no such call"),
         }
     }
@@ -201,13 +209,9 @@ impl Handler {
 
     /// Parses the body, hands it to the driver and waits for the state that came of it.
     async fn forward<T: DeserializeOwned>(&self, to: &mpsc::Sender<(T, Reply)>, request: Request<Incoming>) -> Answer {
-        let body = Limited::new(request.into_body(), BODY_LEN_MAX).collect().await;
-        let parsed = body
-            .map_err(|e| e.to_string())
-            .and_then(|b| serde_json::from_slice(&b.to_bytes()).map_err(|e| e.to_string()));
-        let value = match parsed {
+        let value = match parsed(request).await {
             Ok(value) => value,
-            Err(problem) => return refusal(StatusCode::BAD_REQUEST, "bad_request", &problem),
+            Err(refusal) => return refusal,
         };
         let (reply, answer) = oneshot::channel();
         if to.send((value, reply)).await.is_err() {
@@ -219,9 +223,13 @@ impl Handler {
         }
     }
 
-    async fn layer(&self) -> Answer {
+    async fn layer(&self, request: Request<Incoming>) -> Answer {
+        let asked: NewLayer = match parsed(request).await {
+            Ok(asked) => asked,
+            Err(refusal) => return refusal,
+        };
         let (reply, answer) = oneshot::channel();
-        if self.layer.send(reply).await.is_err() {
+        if self.layer.send((asked, reply)).await.is_err() {
             return ended();
         }
         match answer.await {

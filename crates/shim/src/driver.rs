@@ -14,7 +14,7 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use warren_model::EndReason;
-use warren_proto::guest::{GuestStatus, IMAGE_UNUSABLE, Shutdown, paths};
+use warren_proto::guest::{GuestStatus, IMAGE_UNUSABLE, Shutdown, VOLUME_UNUSABLE, paths};
 use warren_proto::shim::{Boot, End, ShimState, Terminate, limits};
 use warren_vmm::Vm;
 
@@ -137,6 +137,9 @@ impl Driver {
             Err(StartError::Init(AskError::Failed { code, message, .. })) if code == IMAGE_UNUSABLE => {
                 Err(Over::by_itself(EndReason::ImageUnusable, message))
             }
+            Err(StartError::Init(AskError::Failed { code, message, .. })) if code == VOLUME_UNUSABLE => {
+                Err(Over::by_itself(EndReason::VolumeUnusable, message))
+            }
             Err(error) => {
                 let console = self.console.tail(CONSOLE_LINES);
                 let message = format!("the machine did not start: {error}\n{console}");
@@ -175,8 +178,8 @@ impl Driver {
                     let _ = reply.send(snapshot::take(vm, network.as_ref(), guest).await);
                 }
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
-                Some(reply) = self.requests.layer.recv() => {
-                    if let Err(over) = self.layer(vm, reply).await {
+                Some((asked, reply)) = self.requests.layer.recv() => {
+                    if let Err(over) = self.layer(vm, &asked.disk, reply).await {
                         return over;
                     }
                 }
@@ -203,8 +206,8 @@ impl Driver {
         }
     }
 
-    /// Freezes the root disk as it is now. A terminate does not wait for the guest.
-    async fn layer(&mut self, vm: &mut Vm, reply: LayerReply) -> Result<(), Over> {
+    /// Freezes a disk as it is now. A terminate does not wait for the guest.
+    async fn layer(&mut self, vm: &mut Vm, disk: &str, reply: LayerReply) -> Result<(), Over> {
         let Some(guest) = self.sender() else {
             let _ = reply.send(Err("the guest takes no requests now".to_owned()));
             return Ok(());
@@ -212,10 +215,10 @@ impl Driver {
         let rested = tokio::select! {
             biased;
             Some(terminate) = self.requests.terminate.recv() => return Err(Over::asked(terminate)),
-            rested = layer::rest(guest.clone()) => rested,
+            rested = layer::rest(guest.clone(), disk) => rested,
         };
         let layers = match rested {
-            Ok(since) => layer::freeze(vm, guest, since).await,
+            Ok(since) => layer::freeze(vm, guest, disk, since).await,
             Err(error) => Err(format!("bring the guest's file system to rest: {error}")),
         };
         // Whoever asked may have gone; the layer is there all the same.

@@ -37,6 +37,11 @@ pub const END_FILE: &str = "end.json";
 /// The sandbox's disk in the VM's folder, made by the node before it asks for a boot.
 pub const DISK_FILE: &str = "disk.qcow2";
 
+/// The overlay of a volume's disk in the VM's folder, made by the node like [`DISK_FILE`].
+pub fn volume_file(disk: &str) -> String {
+    format!("{disk}.qcow2")
+}
+
 /// Why a shim could not do its work.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} in {dir}")]

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use warren_net::NetworkHandle;
-use warren_proto::guest::{NOT_YET, paths};
+use warren_proto::guest::{NOT_YET, ROOT_DISK, paths};
 use warren_proto::shim::{OpenFlows, SnapshotTaken, files};
 use warren_vmm::{SnapshotFiles, Vm};
 
@@ -48,7 +48,7 @@ pub(crate) async fn take(
     });
     written.await.map_err(|e| e.to_string())?.map_err(|e| format!("write the snapshot: {e}"))?;
     tracing::info!(paused_ms, pages, "snapshot taken");
-    Ok(SnapshotTaken { paused_ms, pages, lent, layers: frozen_files(vm), flows })
+    Ok(SnapshotTaken { paused_ms, pages, lent, layers: frozen_files(vm, ROOT_DISK), flows })
 }
 
 /// Has all programs stand still, once they all run.
@@ -77,7 +77,7 @@ async fn snapshot(
     exchange: Option<&Exchange>,
 ) -> Result<(warren_vmm::Snapshot, AtRest), String> {
     let (state, delta) = (path(files::STATE), path(files::DELTA));
-    let successor = successor(vm);
+    let successor = successor(vm, ROOT_DISK);
     // What an earlier try left that failed.
     let _ = std::fs::remove_file(&successor);
     let files = SnapshotFiles { state: &state, delta: &delta, successor: &successor };

@@ -524,6 +524,18 @@ impl NodeApi for SimNode {
         Ok(())
     }
 
+    /// As a checkpoint.
+    async fn publish_volume(&self, sandbox: &SandboxId, volume: usize, id: &CheckpointId) -> Result<(), NodeError> {
+        let writable = self.spec(sandbox).is_some_and(|spec| spec.volumes.get(volume).is_some_and(|v| !v.read_only));
+        if !writable {
+            return Err(NodeError::NoAnswer {
+                id: sandbox.clone(),
+                problem: format!("no volume {volume} to write to"),
+            });
+        }
+        self.checkpoint(sandbox, id).await
+    }
+
     async fn checkpoint_state(&self, id: &CheckpointId) -> Option<CheckpointState> {
         const HOLD: Duration = Duration::from_millis(20);
         let state = self.lock().checkpoints.get(id).cloned();

@@ -6,6 +6,7 @@ mod pair;
 mod registry;
 mod sandbox;
 mod serve;
+mod volumes;
 
 pub(crate) use checkpoint::{CheckpointCommand, CreateCheckpointArgs, DeleteCheckpointsArgs, RestoreArgs};
 pub(crate) use images::{BuildArgs, GcArgs, ImagesCommand};
@@ -15,6 +16,7 @@ pub(crate) use sandbox::{
     CreateArgs, DeleteArgs, DownloadArgs, ListArgs, RunArgs, SandboxCommand, ShellArgs, UploadArgs,
 };
 pub(crate) use serve::{AccelChoice, LogFormat, ServeArgs, ShimArgs};
+pub(crate) use volumes::{PublishArgs, VolumeArgs, VolumeAt, VolumeListArgs, VolumesArgs, VolumesCommand};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -68,6 +70,9 @@ pub(crate) enum Command {
     /// Pull, import, list and remove images
     #[command(subcommand, visible_alias = "image")]
     Images(ImagesCommand),
+    /// Make, list and delete volumes: disks that outlive sandboxes
+    #[command(subcommand, visible_alias = "volume")]
+    Volumes(VolumesCommand),
     /// Save logins for registries, and see whether an image can be had
     #[command(subcommand, visible_alias = "registries")]
     Registry(RegistryCommand),

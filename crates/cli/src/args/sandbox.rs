@@ -1,4 +1,4 @@
-use super::{CheckpointCommand, Pair};
+use super::{CheckpointCommand, Pair, VolumeAt};
 use clap::{ArgAction, Args, Subcommand};
 use std::path::PathBuf;
 
@@ -75,6 +75,9 @@ pub(crate) struct CreateArgs {
     /// Label for filters (repeatable)
     #[arg(long, short, value_name = "TEXT")]
     pub(crate) label: Vec<String>,
+    /// Volume to mount, with `:ro` only to be read (repeatable)
+    #[arg(long, value_name = "NAME:/PATH[:ro]")]
+    pub(crate) volume: Vec<VolumeAt>,
     /// Team [env: PRIME_TEAM_ID]
     #[arg(long, value_name = "ID")]
     pub(crate) team_id: Option<String>,

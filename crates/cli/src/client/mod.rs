@@ -10,6 +10,7 @@ mod registry;
 mod sandboxes;
 mod session;
 mod tls;
+mod volumes;
 
 pub(crate) use error::{ApiError, GatewayError};
 pub(crate) use gateway::Gateway;

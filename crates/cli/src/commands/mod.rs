@@ -8,6 +8,7 @@ mod removed;
 pub(crate) mod sandbox;
 pub(crate) mod serve;
 pub(crate) mod shim;
+pub(crate) mod volumes;
 
 use crate::client::Api;
 use crate::printer::Printer;

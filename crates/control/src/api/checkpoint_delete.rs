@@ -28,6 +28,9 @@ pub(super) async fn delete(
     if !matches!(row.stage, CheckpointStage::Deleting | CheckpointStage::Deleted) {
         let (lives, others) = beside(&cx, &row).await?;
         deletable(&row, &others, lives).map_err(|why| conflict(&id, why))?;
+        if cx.store.is_head(&row.id).await? {
+            return Err(conflict(&id, Undeletable::Head));
+        }
         // Where another was faster, it is deleted all the same.
         cx.store.checkpoint_delete(&row.id, now_ms()).await?;
         clear(&cx).await?;

@@ -2,7 +2,7 @@ use super::limits::CHECKPOINT_HOLD_MS;
 use super::parsed::Parsed;
 use super::{ApiError, checkpoint_show as show, get};
 use crate::auth::Caller;
-use crate::checkpoints::{driver, find};
+use crate::checkpoints::{driver, find, while_freezing};
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::random;
@@ -33,13 +33,7 @@ pub(super) async fn create(
     Path(id): Path<String>,
 ) -> Result<Json<Checkpoint>, ApiError> {
     // Noted before anything is looked at, so that a delete that comes a moment later waits for it.
-    let begun = SandboxId::parse(&id).ok().map(|id| (cx.checkpoints.freezing.begin(&id), id));
-    let answer = freeze(&cx, &caller, &id).await;
-    if let Some((begun, sandbox)) = begun {
-        drop(begun);
-        cx.changes.tell(&sandbox);
-    }
-    answer
+    while_freezing(&cx, &id, freeze(&cx, &caller, &id)).await
 }
 
 async fn freeze(cx: &Arc<Context>, caller: &Caller, id: &str) -> Result<Json<Checkpoint>, ApiError> {
@@ -70,7 +64,7 @@ async fn freeze(cx: &Arc<Context>, caller: &Caller, id: &str) -> Result<Json<Che
 }
 
 /// A node that could not do it has nothing of it; one that did not answer in time may have, and is asked.
-async fn refused(cx: &Arc<Context>, id: &CheckpointId, error: NodeError) -> Result<ApiError, ApiError> {
+pub(super) async fn refused(cx: &Arc<Context>, id: &CheckpointId, error: NodeError) -> Result<ApiError, ApiError> {
     match cx.node.checkpoint_state(id).await {
         None => cx.store.checkpoint_withdraw(id).await?,
         Some(_) => drop(cx.tasks.spawn(driver::follow(cx.clone(), id.clone()))),

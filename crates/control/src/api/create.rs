@@ -55,6 +55,10 @@ pub(super) async fn create(
             let detail = "this idempotency key was used for a different request within the last 24 hours";
             return Err(ApiError::new(ErrorCode::IdempotencyConflict, detail));
         }
+        Inserted::NoVolume(at) => {
+            let msg = "there is no such volume; `warren volumes list` shows those of this owner";
+            return Err(FieldError::at(&["volumes"], at, "name", msg).into());
+        }
         Inserted::LimitReached(what) => {
             return Err(ApiError::new(ErrorCode::LimitReached, format!("the maximum number of {what} is reached")));
         }

@@ -35,6 +35,8 @@ mod show;
 mod snapshots;
 mod templates;
 mod turn;
+mod volume;
+mod volume_publish;
 
 pub(crate) use error::ApiError;
 pub use origin::OverTls;

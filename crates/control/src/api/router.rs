@@ -2,7 +2,7 @@ use super::bound::bounded;
 use super::{
     ApiError, account, admin, batch, checkpoint_delete, checkpoints, create, delete, egress, fork, gateway, get,
     health, image_build, image_builds, image_delete, image_list, image_update, image_upload, images, jobs, list, login,
-    registries, secrets, snapshots, templates, turn,
+    registries, secrets, snapshots, templates, turn, volume, volume_publish,
 };
 use crate::context::Context;
 use axum::Json;
@@ -18,14 +18,11 @@ use warren_proto::http::{API_PREFIX, ErrorCode};
 
 /// Words that share a path level with sandbox ids and belong to functions that this server does not have: they win over ids for all
 /// methods.
-const NOT_OFFERED: [&str; 7] = [
-    "/sandbox/volumes",
-    "/sandbox/volumes/{*rest}",
+const NOT_OFFERED: [&str; 4] = [
     "/sandbox/networks",
     "/sandbox/networks/{*rest}",
     "/sandbox/{id}/ssh-session",
     "/sandbox/{id}/ssh-session/{session}",
-    "/sandbox/{id}/volumes/{name}/publish",
 ];
 
 /// Where `prime login` sends its user.
@@ -70,6 +67,9 @@ fn described() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(admin::user_create))
         .routes(routes!(admin::team_create))
         .routes(routes!(create::create, list::list, delete::delete_many))
+        .routes(routes!(volume::create, volume::list))
+        .routes(routes!(volume::get, volume::delete))
+        .routes(routes!(volume_publish::publish))
         .routes(routes!(get::get, delete::delete))
         .routes(routes!(get::logs))
         .routes(routes!(get::error_context))

@@ -14,6 +14,9 @@ use warren_proto::node::{CheckpointState, checkpoint_image};
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Longest time between two looks for checkpoints that are to be let go.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
+/// How long a version of a volume that is not its head any more can still be asked for, so that whoever waits for it sees that it
+/// became durable, milliseconds.
+const VERSION_KEPT_MS: u64 = 3600 * 1000;
 
 /// Follows those that an earlier run left pending.
 pub(crate) async fn recover(cx: &Arc<Context>) -> Result<(), StoreError> {
@@ -50,7 +53,12 @@ pub(crate) async fn follow(cx: Arc<Context>, id: CheckpointId) {
 /// Lets go of deleted checkpoints until shutdown.
 pub(crate) async fn drive(cx: Arc<Context>) {
     loop {
-        if let Err(error) = sweep(&cx).await {
+        let before_ms = now_ms().saturating_sub(VERSION_KEPT_MS);
+        let swept = match cx.store.superseded_delete(before_ms).await {
+            Ok(_) => sweep(&cx).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = swept {
             tracing::error!(error = chain(&error), "deleted checkpoints not looked at; tried again");
         }
         tokio::select! {
@@ -83,6 +91,7 @@ pub(crate) async fn sweep(cx: &Context) -> Result<(), StoreError> {
 
 async fn is_needed(cx: &Context, row: &CheckpointRow) -> Result<bool, StoreError> {
     match &row.made {
+        Some(made) if row.volume_id.is_some() => cx.store.volume_image_needed(&made.digest).await,
         Some(made) => cx.store.image_needed(&checkpoint_image(&row.id, &made.digest)).await,
         None => Ok(false),
     }

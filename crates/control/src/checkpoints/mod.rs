@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use warren_model::{CheckpointId, SandboxId};
-use warren_proto::http::ErrorCode;
+use warren_proto::http::{ErrorCode, FieldError};
 use warren_proto::node::CheckpointMade;
 
 /// Longest that the end of a sandbox waits here for a checkpoint of it: the node, once it has begun, waits on its own.
@@ -36,6 +36,18 @@ pub(crate) async fn until_frozen(cx: &Context, sandbox: &SandboxId) {
     let waiter = cx.changes.listen(vec![sandbox.clone()]);
     let deadline = Instant::now() + FREEZE_BEGINS_WAIT;
     while cx.checkpoints.freezing.is_begun(sandbox) && waiter.changed(deadline).await {}
+}
+
+/// Freezes a disk of a sandbox; an end of the sandbox that is asked for meanwhile waits a little.
+pub(crate) async fn while_freezing<T>(cx: &Context, sandbox: &str, freeze: impl Future<Output = T>) -> T {
+    // Noted before anything is looked at, so that a delete that comes a moment later waits for it.
+    let begun = SandboxId::parse(sandbox).ok().map(|id| (cx.checkpoints.freezing.begin(&id), id));
+    let answer = freeze.await;
+    if let Some((begun, sandbox)) = begun {
+        drop(begun);
+        cx.changes.tell(&sandbox);
+    }
+    answer
 }
 
 /// The checkpoint of that id, if the caller may use it and it was not deleted.
@@ -64,6 +76,10 @@ pub(crate) async fn restorable(
     id: &str,
 ) -> Result<(CheckpointRow, CheckpointMade), ApiError> {
     let row = find_deleted_too(cx, caller, id).await?;
+    if row.volume_id.is_some() {
+        let msg = "is of a volume, which has no system to start: mount the volume instead";
+        return Err(FieldError::body("checkpoint_id", msg).into());
+    }
     let not_ready = |detail: String| ApiError::new(ErrorCode::CheckpointNotReady, detail);
     match (row.stage, &row.made) {
         (CheckpointStage::Durable, Some(made)) => {

@@ -7,6 +7,8 @@ use crate::store::{CheckpointRow, CheckpointStage};
 pub(crate) enum Undeletable {
     #[error("it is still PENDING: wait until it is DURABLE or FAILED")]
     Pending,
+    #[error("it is what its volume leads to: publish another version or delete the volume")]
+    Head,
     #[error("it is the newest of a sandbox that lives: delete the sandbox first")]
     Tip,
 }
@@ -35,6 +37,7 @@ mod tests {
             sandbox_id: "s1".into(),
             user_id: "u1".into(),
             team_id: None,
+            volume_id: None,
             parent_id: None,
             depth: 0,
             docker_image: "busybox".into(),

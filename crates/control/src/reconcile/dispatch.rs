@@ -152,10 +152,14 @@ async fn end(cx: &Context, id: &SandboxId, reason: EndReason, message: &str) -> 
     Ok(())
 }
 
-/// The spec that a row stands for, with its secrets, the policy in force, and the saved login for its image.
+/// The spec that a row stands for, with its secrets, the policy in force, the saved login for its image, and what its volumes
+/// lie on.
 async fn spec(cx: &Context, row: &SandboxRow) -> Result<Result<SandboxSpec, String>, StoreError> {
     Ok(match opened(cx, row) {
         Ok(mut spec) => {
+            for (mount, attached) in spec.volumes.iter_mut().zip(cx.store.attachments(&row.id).await?) {
+                mount.base = attached.base_digest;
+            }
             spec.image_access = image_access(cx, &row.user_id, row.team_id.as_deref(), &spec.image).await?;
             Ok(spec)
         }

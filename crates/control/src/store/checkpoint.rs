@@ -1,7 +1,7 @@
 use super::row::{from_db, to_db};
 use super::{SandboxRow, Store, StoreError};
 use sqlx::sqlite::SqliteRow;
-use sqlx::{QueryBuilder, Row as _};
+use sqlx::{QueryBuilder, Row as _, Sqlite, Transaction};
 use warren_model::{CheckpointId, SandboxId};
 use warren_proto::node::{CheckpointMade, CheckpointState};
 
@@ -46,6 +46,8 @@ pub(crate) struct CheckpointRow {
     pub(crate) sandbox_id: String,
     pub(crate) user_id: String,
     pub(crate) team_id: Option<String>,
+    /// The volume whose version it is; `None`: it is of the sandbox's root disk.
+    pub(crate) volume_id: Option<String>,
     pub(crate) parent_id: Option<String>,
     pub(crate) depth: u64,
     pub(crate) docker_image: String,
@@ -80,14 +82,14 @@ impl Store {
     pub(crate) async fn checkpoint_insert(&self, new: &NewCheckpoint<'_>) -> Result<Taken, StoreError> {
         let sandbox = new.sandbox;
         let mut tx = self.write.begin().await?;
-        let select =
-            "SELECT COUNT(*) FROM checkpoints WHERE sandbox_id = $1 AND state IN ('pending', 'durable', 'failed')";
+        let select = "SELECT COUNT(*) FROM checkpoints WHERE sandbox_id = $1 AND volume_id IS NULL \
+             AND state IN ('pending', 'durable', 'failed')";
         let count: i64 = sqlx::query_scalar(select).bind(sandbox.id.as_str()).fetch_one(&mut *tx).await?;
         if from_db(count) >= new.count_max {
             return Ok(Taken::TooMany);
         }
-        let select =
-            "SELECT id, depth FROM checkpoints WHERE sandbox_id = $1 AND state <> 'failed' ORDER BY depth DESC LIMIT 1";
+        let select = "SELECT id, depth FROM checkpoints WHERE sandbox_id = $1 AND volume_id IS NULL AND state <> 'failed' \
+             ORDER BY depth DESC LIMIT 1";
         let newest: Option<(String, i64)> =
             sqlx::query_as(select).bind(sandbox.id.as_str()).fetch_optional(&mut *tx).await?;
         let select = "SELECT id, depth FROM checkpoints WHERE id = $1";
@@ -100,6 +102,7 @@ impl Store {
             sandbox_id: sandbox.id.to_string(),
             user_id: sandbox.user_id.clone(),
             team_id: sandbox.team_id.clone(),
+            volume_id: None,
             depth: parent.as_ref().map_or(0, |(_, depth)| from_db(*depth) + 1),
             parent_id: parent.map(|(id, _)| id),
             docker_image: sandbox.request.docker_image.clone().unwrap_or_default(),
@@ -109,21 +112,7 @@ impl Store {
             created_at_ms: new.now_ms,
             updated_at_ms: new.now_ms,
         };
-        sqlx::query(
-            "INSERT INTO checkpoints (id, sandbox_id, user_id, team_id, parent_id, depth, docker_image, state, \
-             created_at_ms, updated_at_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)",
-        )
-        .bind(row.id.as_str())
-        .bind(&row.sandbox_id)
-        .bind(&row.user_id)
-        .bind(&row.team_id)
-        .bind(&row.parent_id)
-        .bind(to_db(row.depth))
-        .bind(&row.docker_image)
-        .bind(row.stage.as_str())
-        .bind(to_db(row.created_at_ms))
-        .execute(&mut *tx)
-        .await?;
+        insert(&mut tx, &row).await?;
         tx.commit().await?;
         Ok(Taken::New(Box::new(row)))
     }
@@ -154,10 +143,10 @@ impl Store {
         Ok(self.checkpoints_get(std::slice::from_ref(id)).await?.pop())
     }
 
-    /// All of a sandbox that were not deleted, the oldest first.
+    /// All of a sandbox's root disk that were not deleted, the oldest first.
     pub(crate) async fn checkpoints_of(&self, sandbox: &SandboxId) -> Result<Vec<CheckpointRow>, StoreError> {
-        let select = "SELECT * FROM checkpoints WHERE sandbox_id = $1 AND state IN ('pending', 'durable', 'failed') \
-                      ORDER BY depth, created_at_ms, id";
+        let select = "SELECT * FROM checkpoints WHERE sandbox_id = $1 AND volume_id IS NULL \
+                      AND state IN ('pending', 'durable', 'failed') ORDER BY depth, created_at_ms, id";
         read_all(&sqlx::query(select).bind(sandbox.as_str()).fetch_all(&self.read).await?)
     }
 
@@ -167,7 +156,7 @@ impl Store {
         read_all(&sqlx::query(select).bind(stage.as_str()).fetch_all(&self.read).await?)
     }
 
-    /// Writes down what became of a pending checkpoint.
+    /// Writes down what became of a pending checkpoint. A volume's that is durable is the head of its volume from then on.
     pub(crate) async fn checkpoint_settle(
         &self,
         id: &CheckpointId,
@@ -179,7 +168,8 @@ impl Store {
             CheckpointState::Durable(made) => (CheckpointStage::Durable, Some(made), None),
             CheckpointState::Failed { problem } => (CheckpointStage::Failed, None, Some(problem)),
         };
-        sqlx::query(
+        let mut tx = self.write.begin().await?;
+        let settled = sqlx::query(
             "UPDATE checkpoints SET state = $1, digest = $2, disk_size_bytes = $3, stored_bytes = $4, occupied_bytes = $5, \
              error = $6, updated_at_ms = $7 WHERE id = $8 AND state = 'pending'",
         )
@@ -191,8 +181,14 @@ impl Store {
         .bind(error)
         .bind(to_db(now_ms))
         .bind(id.as_str())
-        .execute(&self.write)
+        .execute(&mut *tx)
         .await?;
+        if settled.rows_affected() == 1
+            && let Some(made) = made
+        {
+            Self::move_head(&mut tx, id, made).await?;
+        }
+        tx.commit().await?;
         Ok(())
     }
 
@@ -220,6 +216,26 @@ impl Store {
     }
 }
 
+pub(super) async fn insert(tx: &mut Transaction<'_, Sqlite>, row: &CheckpointRow) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO checkpoints (id, sandbox_id, user_id, team_id, volume_id, parent_id, depth, docker_image, state, \
+         created_at_ms, updated_at_ms) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)",
+    )
+    .bind(row.id.as_str())
+    .bind(&row.sandbox_id)
+    .bind(&row.user_id)
+    .bind(&row.team_id)
+    .bind(&row.volume_id)
+    .bind(&row.parent_id)
+    .bind(to_db(row.depth))
+    .bind(&row.docker_image)
+    .bind(row.stage.as_str())
+    .bind(to_db(row.created_at_ms))
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}
+
 fn read_all(rows: &[SqliteRow]) -> Result<Vec<CheckpointRow>, StoreError> {
     rows.iter().map(read).collect()
 }
@@ -244,6 +260,7 @@ fn read(row: &SqliteRow) -> Result<CheckpointRow, StoreError> {
         sandbox_id: row.try_get("sandbox_id")?,
         user_id: row.try_get("user_id")?,
         team_id: row.try_get("team_id")?,
+        volume_id: row.try_get("volume_id")?,
         parent_id: row.try_get("parent_id")?,
         depth: number("depth")?,
         docker_image: row.try_get("docker_image")?,

@@ -16,6 +16,8 @@
 //! | `image_artifacts` | digests whose bytes the node is to keep | rare |
 //! | `image_builds` | what makes tags lead somewhere, and the intent to finish it; 7 days after its end | a few updates a build |
 //! | `checkpoints` | disks at one moment: the intent to make one durable or to let it go, and what it became; deleted ones 7 days | one insert and two updates each |
+//! | `volumes` | disks that outlive sandboxes, each with the version that new sandboxes start from | one look-up a create that names one |
+//! | `volume_attachments` | which sandbox has which volume, and on which version it lies | one insert a volume of a create |
 //! | `idempotency_keys` | a repeated create answers the same sandbox, 24 hours long | one upsert a create |
 //!
 //! Not stored: what the node is the authority on (processes, sockets, image builds), and secrets in clear.
@@ -29,6 +31,7 @@
 mod account;
 mod app_template;
 mod artifact;
+mod attachment;
 mod build;
 mod build_begin;
 mod checkpoint;
@@ -44,11 +47,13 @@ mod insert;
 mod list;
 mod login;
 mod open;
+mod publish;
 mod purge;
 mod row;
 mod sandbox;
 mod secret;
 mod snapshot;
+mod volume;
 
 pub(crate) use account::{Membership, User};
 pub(crate) use app_template::TemplateRow;
@@ -64,7 +69,9 @@ pub(crate) use insert::{Inserted, NewSandbox};
 pub(crate) use list::{Owner, Page, Selection};
 pub(crate) use login::ChallengeRow;
 pub(crate) use open::{Durability, Store};
+pub(crate) use publish::{NewPublish, Publish};
 pub(crate) use row::{Intent, Placement, SandboxRow};
 pub(crate) use sandbox::Updated;
 pub(crate) use secret::SecretRow;
 pub(crate) use snapshot::{SnapshotRow, SnapshotsOf};
+pub(crate) use volume::{VolumeDeleted, VolumeRow};

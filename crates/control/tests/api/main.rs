@@ -21,4 +21,5 @@ mod refusals;
 mod registries;
 mod server;
 mod snapshots;
+mod volumes;
 mod wire;

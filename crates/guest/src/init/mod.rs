@@ -11,9 +11,10 @@ mod identity;
 mod network;
 mod root;
 mod stand_ins;
+mod volumes;
 
 use crate::agent::Agent;
-use crate::boot::{RootDisk, Staged};
+use crate::boot::{LateDisk, Staged};
 use crate::command::resolve_user;
 use crate::http::Refusal;
 use crate::{generation, report, start_command, sys};
@@ -30,17 +31,30 @@ use warren_proto::guest::{Init, InitDone};
 
 pub use finish::defaults;
 pub(crate) use root::keeping_times;
+pub use volumes::Mounted;
 
 /// How far the guest is.
 pub struct Guest {
-    /// The root disk, and the mounts for it; `None` once it is the root.
-    waiting: Option<(RootDisk, Staged)>,
+    /// What becomes its files; `None` once it has them.
+    waiting: Option<Waiting>,
+    /// The volumes that it has.
+    volumes: Vec<Mounted>,
     /// The identity it has.
     done: Option<Done>,
     /// What is left to be done for it.
     unfinished: Option<Unfinished>,
     /// How often it went on from a snapshot.
     generation: u64,
+}
+
+/// What a guest waits with until it is a sandbox's.
+pub struct Waiting {
+    /// The disk that becomes the root.
+    pub root: LateDisk,
+    /// Disks of volumes, by name.
+    pub volumes: Vec<(String, LateDisk)>,
+    /// Mounts for the root.
+    pub staged: Staged,
 }
 
 struct Done {
@@ -51,13 +65,18 @@ struct Done {
 
 impl Guest {
     /// A guest that has no root yet.
-    pub fn waiting(root_disk: RootDisk, staged: Staged) -> Self {
-        Self { waiting: Some((root_disk, staged)), ..Self::none() }
+    pub fn waiting(waiting: Waiting) -> Self {
+        Self { waiting: Some(waiting), ..Self::none() }
     }
 
     /// An ordinary process on a machine that is set up already: `init` is refused. For tests.
     pub fn none() -> Self {
-        Self { waiting: None, done: None, unfinished: None, generation: 0 }
+        Self { waiting: None, volumes: Vec::new(), done: None, unfinished: None, generation: 0 }
+    }
+
+    /// A volume by the name of its disk.
+    pub fn volume(&self, disk: &str) -> Option<Mounted> {
+        self.volumes.iter().find(|volume| volume.disk == disk).cloned()
     }
 }
 
@@ -67,10 +86,20 @@ struct Steps(BTreeMap<String, f64>);
 
 impl Steps {
     fn run<T>(&mut self, name: &str, step: impl FnOnce() -> io::Result<T>) -> Result<T, Refusal> {
+        self.run_or(name, step, |error| Refusal::internal(name, error))
+    }
+
+    /// With a refusal of one's own for the failure.
+    fn run_or<T>(
+        &mut self,
+        name: &str,
+        step: impl FnOnce() -> io::Result<T>,
+        refusal: impl FnOnce(io::Error) -> Refusal,
+    ) -> Result<T, Refusal> {
         let begun = Instant::now();
         let result = step().map_err(|error| {
             report!("init: {name}: {error}");
-            Refusal::internal(name, error)
+            refusal(error)
         });
         self.0.insert(name.to_owned(), begun.elapsed().as_secs_f64() * 1e3);
         result
@@ -98,8 +127,9 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
 fn become_sandbox(agent: &Agent, asked: Asked, steps: &mut Steps) -> Result<Option<Vec<String>>, Refusal> {
     let mut guest = agent.guest.borrow_mut();
     let is_new_root = guest.waiting.is_some();
-    if let Some((disk, staged)) = guest.waiting.take() {
-        root::enter(steps, &disk, staged)?;
+    if let Some(Waiting { root, volumes, staged }) = guest.waiting.take() {
+        root::enter(steps, &root, staged)?;
+        guest.volumes = volumes::mount_all(steps, &volumes, &asked.mounts)?;
     } else if guest.done.is_none() {
         return Err(Refusal::bad_request(
             "an earlier init failed, or this agent is not the first process of a machine",

@@ -15,6 +15,7 @@
 
 mod arrive;
 mod asked;
+mod blank;
 mod ensure;
 mod files;
 mod flight;

@@ -6,18 +6,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use warren_model::{CheckpointId, SandboxId};
-use warren_proto::shim::{Layers, paths};
+use warren_proto::shim::{Layers, NewLayer, paths};
 
 /// Longest time for a shim to freeze the disk: the guest writes out what it has in memory first.
 const LAYER_WAIT: Duration = Duration::from_secs(26);
 
-/// A running sandbox whose disk is to be frozen.
+/// A running sandbox, one of whose disks is to be frozen.
 pub(crate) struct FrozenFrom {
     pub(crate) sandbox: SandboxId,
     pub(crate) shim: ShimClient,
     /// The folder of its VM.
     pub(crate) vm: PathBuf,
-    /// Digest of the image that its disk lies on.
+    /// The disk, by its serial number.
+    pub(crate) disk: String,
+    /// Digest of the image that it lies on.
     pub(crate) image_digest: Option<String>,
     /// Layers of snapshots on that image, the lowest first, that the disk lies on.
     pub(crate) below: Vec<PathBuf>,
@@ -51,7 +53,7 @@ impl Checkpoints {
 }
 
 async fn freeze(from: &FrozenFrom, folder: &Folder, record: &mut Record) -> Result<(), String> {
-    let body = serde_json::json!({});
+    let body = NewLayer { disk: from.disk.clone() };
     let layers: Layers =
         from.shim.call(Method::POST, paths::LAYER, Some(&body), LAYER_WAIT).await.map_err(|error| error.to_string())?;
     let kept = |error: std::io::Error| format!("keep the frozen disk: {error}");

@@ -21,8 +21,8 @@ const SNAPSHOT_WAIT: Duration = Duration::from_secs(300);
 pub(crate) enum Order {
     /// A snapshot; the machine goes on.
     Snapshot(SnapshotId, oneshot::Sender<Result<SnapshotInfo, SnapshotError>>),
-    /// Its disk as it is now, as a checkpoint; the machine goes on.
-    Checkpoint(CheckpointId, oneshot::Sender<Result<(), NodeError>>),
+    /// Its root disk as it is now, or the volume of that place, as a checkpoint; the machine goes on.
+    Checkpoint(CheckpointId, Option<usize>, oneshot::Sender<Result<(), NodeError>>),
     /// Back to a snapshot of its own.
     Reset(SnapshotId, Done),
     /// A snapshot, and the end of the machine.
@@ -39,7 +39,7 @@ impl Driver {
                 let taken = self.snapshot(client, &id).await?;
                 let _ = reply.send(taken.and_then(|record| record.info().ok_or(SnapshotError::NoSnapshot(id))));
             }
-            Order::Checkpoint(id, reply) => self.checkpoint(client, id, reply).await?,
+            Order::Checkpoint(id, volume, reply) => self.checkpoint(client, id, volume, reply).await?,
             Order::Reset(id, done) => match self.own_snapshot(&id) {
                 Ok(()) => return Ok(Some((Turn::Resetting(id), done))),
                 Err(error) => drop(done.send(Err(error))),
@@ -57,7 +57,7 @@ impl Driver {
     pub(super) fn obey_at_rest(&mut self, order: Order) -> Option<(Turn, Done)> {
         match order {
             Order::Snapshot(_, reply) => drop(reply.send(Err(self.conflict("it must run; resume it first")))),
-            Order::Checkpoint(_, reply) => {
+            Order::Checkpoint(_, _, reply) => {
                 let status = self.handle.observation().status;
                 drop(reply.send(Err(NodeError::NotRunning { id: self.id.clone(), status })));
             }
@@ -107,6 +107,9 @@ impl Driver {
     async fn snapshot(&mut self, client: &ShimClient, id: &SnapshotId) -> Result<Result<Record, SnapshotError>, Over> {
         if let Some(record) = self.services.snapshots.get(id) {
             return Ok(Ok(record));
+        }
+        if !self.intent.volumes.is_empty() {
+            return Ok(Err(self.conflict("it has volumes, and snapshots hold no volumes; publish them instead")));
         }
         let snapshots = self.services.snapshots.clone();
         if let Err(error) = snapshots.begin(id) {

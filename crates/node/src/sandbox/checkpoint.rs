@@ -1,4 +1,4 @@
-//! The disk of a running sandbox, frozen as a checkpoint.
+//! A disk of a running sandbox, frozen as a checkpoint: its root, or a volume that it publishes.
 
 use super::driver::{Driver, Over};
 use crate::checkpoint::FrozenFrom;
@@ -7,20 +7,23 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use warren_model::CheckpointId;
+use warren_proto::guest::{ROOT_DISK, volume_disk};
 use warren_proto::node::{NodeError, SnapshotError};
 
 /// Longest that an end of the sandbox waits for a checkpoint that was asked for before: so it is whole, and a delete is quick all the same.
 const FREEZE_ENDS_WAIT: Duration = Duration::from_secs(6);
 
 impl Driver {
-    /// Freezes the disk, and tells whether that went well. An error ends the sandbox.
+    /// Freezes the root disk, or the volume of that place, and tells whether that went well. An error ends the sandbox.
     pub(super) async fn checkpoint(
         &mut self,
         client: &ShimClient,
         id: CheckpointId,
+        volume: Option<usize>,
         reply: oneshot::Sender<Result<(), NodeError>>,
     ) -> Result<(), Over> {
-        let from = match self.frozen_from(client) {
+        let from = volume.map_or_else(|| self.frozen_from(client), |place| Ok(self.frozen_volume(client, place)));
+        let from = match from {
             Ok(from) => from,
             Err(error) => {
                 let _ = reply.send(Err(NodeError::NoAnswer { id: self.id.clone(), problem: error.to_string() }));
@@ -44,7 +47,20 @@ impl Driver {
         }
     }
 
-    /// What the disk is made of, as far as it is known here.
+    /// What a volume's disk is made of.
+    fn frozen_volume(&self, client: &ShimClient, place: usize) -> FrozenFrom {
+        FrozenFrom {
+            sandbox: self.id.clone(),
+            shim: client.clone(),
+            vm: self.folder.vm(),
+            disk: volume_disk(place),
+            image_digest: self.intent.volumes.get(place).cloned(),
+            below: Vec::new(),
+            layers_had: 0,
+        }
+    }
+
+    /// What the root disk is made of, as far as it is known here.
     fn frozen_from(&self, client: &ShimClient) -> Result<FrozenFrom, SnapshotError> {
         let snapshots = &self.services.snapshots;
         let below = match &self.intent.disk_on {
@@ -58,6 +74,7 @@ impl Driver {
             sandbox: self.id.clone(),
             shim: client.clone(),
             vm: self.folder.vm(),
+            disk: ROOT_DISK.to_owned(),
             image_digest: self.intent.image_digest.clone(),
             below,
             layers_had: self.intent.layers_had,

@@ -101,6 +101,8 @@ pub(crate) struct Driver {
     pub(super) orders: mpsc::Receiver<Order>,
     /// Keeps the image's bytes while the sandbox needs them.
     pub(super) lease: Option<warren_image::Lease>,
+    /// The same for what its volumes lie on.
+    pub(super) volume_leases: Vec<warren_image::Lease>,
     /// Snapshots that its memory and its disk lie on.
     pub(super) needs: Vec<SnapshotLease>,
     /// What its VMM reads an image through that was still arriving at the start.
@@ -186,6 +188,7 @@ impl Driver {
             terminations,
             orders,
             lease: None,
+            volume_leases: Vec::new(),
             needs: Vec::new(),
             served: None,
             uid: None,
@@ -240,7 +243,7 @@ impl Driver {
             None if self.intent.image_digest.is_some() => Err("it is not on this node any more".to_owned()),
             _ => Ok(()),
         };
-        match (served, state.phase) {
+        match (served.and(self.lease_volumes()), state.phase) {
             (Err(problem), _) => {
                 self.shim.send_replace(Some(client));
                 image_lost(&problem)

@@ -10,6 +10,7 @@ mod folder;
 mod machine;
 mod start;
 mod uids;
+mod volumes;
 
 pub(crate) use activity::{Activity, Operation};
 pub(crate) use arriving::Source;

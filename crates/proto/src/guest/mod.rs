@@ -3,7 +3,10 @@
 //! The guest is hostile: everything that comes from it is bounded by the limits here and validated before use.
 
 pub mod command_session;
+mod disk;
 pub mod exchange;
+
+pub use disk::{Mount, ROOT_DISK, RestDisk, VOLUME_UNUSABLE, is_volume_disk, volume_disk};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -51,10 +54,10 @@ pub mod paths {
     pub const SHUTDOWN: &str = "/warren/shutdown";
     /// `GET`, answers `{}` once the start command, an init, has switched the machine off; waits for that.
     pub const POWER_OFF: &str = "/warren/power-off";
-    /// `POST` `{}`: writes everything out to the root disk and stops what would write more to it, until [`THAW_DISK`] or for
+    /// `POST` [`super::RestDisk`]: writes everything out to a disk and stops what would write more to it, until [`THAW_DISK`] or for
     /// [`super::limits::FREEZE_SECS_MAX`] at most; answers `{}`.
     pub const FREEZE_DISK: &str = "/warren/freeze-disk";
-    /// `POST` `{}`: ends that; answers `{}`.
+    /// `POST` `{}`: ends that, whichever it is; answers `{}`.
     pub const THAW_DISK: &str = "/warren/thaw-disk";
     /// `PUT ?path=`: the body becomes the file; answers [`super::FileWritten`].
     pub const FILES: &str = "/files";
@@ -89,6 +92,9 @@ pub struct Init {
     pub start_command: Option<Vec<String>>,
     /// The guest's address on its link.
     pub network: Option<GuestNetwork>,
+    /// Volumes, one a volume disk of the machine.
+    #[serde(default)]
+    pub mounts: Vec<Mount>,
 }
 
 /// Static configuration of the guest's one network interface.

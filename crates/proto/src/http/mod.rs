@@ -24,6 +24,7 @@ mod spec;
 mod status;
 mod template;
 mod timestamp;
+mod volume;
 
 pub use account::{
     AccountLimits, Billing, KeyLimits, Member, Members, NewMember, NewTeam, NewUser, Permission, Team, Teams,
@@ -67,6 +68,7 @@ pub use status::{
 };
 pub use template::{NewTemplate, Template, TemplateState, Templates};
 pub use timestamp::{BadTimestamp, Timestamp};
+pub use volume::{NewVolume, PublishVolume, Volume, VolumeList, VolumeListQuery};
 
 /// Bounds of the public API, each with its unit.
 pub mod limits {

@@ -1,5 +1,6 @@
 //! What a create request means, or all that is wrong with it.
 
+use super::volume::mounts;
 use super::{CreateSandbox, FieldError, Invalid, StartCommand, limits};
 use std::time::Duration;
 use warren_model::reference::Reference;
@@ -24,6 +25,7 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
         let timeout = errors.keep(timeout(request.timeout_minutes));
         let idle_timeout = errors.keep(idle_timeout(request));
         let start_command = errors.keep(request.start_command.as_ref().map(start_command).transpose());
+        let volumes = errors.keep_all(mounts(request.volumes.as_deref().unwrap_or_default()));
         let egress = errors.keep_all(request.egress().to_policy(["network_allowlist", "network_denylist"]));
         let (idle_pauses, resumes_by_itself) = errors.keep(pausing(request)).unwrap_or_default();
         let uses_templates = errors.keep(flag(request, TEMPLATE, true)).unwrap_or_default();
@@ -31,6 +33,10 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
         errors.extend(labels(&request.labels));
         errors.extend(environment(request));
         errors.extend(not_offered(request));
+        if idle_pauses && request.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty()) {
+            let msg = "a sandbox with volumes cannot pause: its snapshot would not hold them";
+            errors.extend([FieldError::body("volumes", msg)]);
+        }
         let (
             Some(shape),
             Some(disk_mib),
@@ -39,8 +45,9 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
             Some(idle_timeout),
             Some(start_command),
             Some(egress),
+            Some(volumes),
             true,
-        ) = (shape, disk_mib, image, timeout, idle_timeout, start_command, egress, errors.0.is_empty())
+        ) = (shape, disk_mib, image, timeout, idle_timeout, start_command, egress, volumes, errors.0.is_empty())
         else {
             return Err(Invalid { errors: errors.0 });
         };
@@ -62,6 +69,7 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
             start_command,
             egress,
             labels: request.labels.clone(),
+            volumes,
         })
     }
 }
@@ -223,9 +231,6 @@ fn not_offered(request: &CreateSandbox) -> Vec<FieldError> {
     let mut refuse = |field: &str, msg: &str| faults.push(FieldError::body(field, msg));
     if request.gpu_count > 0 || request.gpu_type.is_some() {
         refuse("gpu_count", "this server has no GPUs: must be 0");
-    }
-    if request.volumes.as_ref().is_some_and(|v| !v.is_empty()) {
-        refuse("volumes", "this server does not offer volumes");
     }
     if request.idempotency_key.as_ref().is_some_and(|k| k.is_empty() || k.len() > limits::IDEMPOTENCY_KEY_LEN_MAX) {
         refuse("idempotency_key", "must be 1 to 256 bytes");

@@ -125,6 +125,9 @@ pub trait NodeApi: Send + Sync + 'static {
     /// goes on by itself, also after a restart. A second call with the same id changes nothing.
     async fn checkpoint(&self, sandbox: &SandboxId, id: &CheckpointId) -> Result<(), NodeError>;
 
+    /// The same with a volume that the sandbox may write to: the disk of that place in its spec's list.
+    async fn publish_volume(&self, sandbox: &SandboxId, volume: usize, id: &CheckpointId) -> Result<(), NodeError>;
+
     /// How far a checkpoint is; held for up to [`STATE_HOLD_SECS`] while it is pending. `None` if this node made none of that id.
     async fn checkpoint_state(&self, id: &CheckpointId) -> Option<CheckpointState>;
 

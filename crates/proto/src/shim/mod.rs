@@ -35,7 +35,7 @@ pub mod paths {
     pub const TERMINATE: &str = "/v1/terminate";
     /// `PUT` [`super::SetEgress`].
     pub const EGRESS: &str = "/v1/egress";
-    /// `POST` `{}`: freezes the root disk as it is now and lets the machine go on with a new layer; answers [`super::Layers`].
+    /// `POST` [`super::NewLayer`]: freezes a disk as it is now and lets the machine go on with a new layer; answers [`super::Layers`].
     pub const LAYER: &str = "/v1/layer";
     /// `POST`, no body: takes a snapshot of the running machine; answers [`super::SnapshotTaken`] once all of it is in files, or a
     /// refusal after which the machine runs on.
@@ -65,6 +65,9 @@ pub struct Boot {
     pub template: Option<Template>,
     /// What the disk lies on that the node has made.
     pub disk: DiskBase,
+    /// What its volumes lie on, in the order of the guest's mounts; the node has made their disks, too.
+    #[serde(default)]
+    pub volumes: Vec<DiskBase>,
     /// What the guest may reach.
     pub egress: SetEgress,
     /// For the guest agent.
@@ -239,7 +242,14 @@ pub struct SetEgress {
     pub generation: u64,
 }
 
-/// Layers of the root disk that are never written again.
+/// Freezes a disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewLayer {
+    /// Its serial number: [`crate::guest::ROOT_DISK`] or a volume's.
+    pub disk: String,
+}
+
+/// Layers of a disk that are never written again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layers {
     /// Names of files in the VM's folder, the lowest first. The last is what was frozen just now.

@@ -1,12 +1,12 @@
 use super::view::{DetailView, ListView};
 use super::wait::until_running;
-use crate::args::{CreateArgs, Pair};
+use crate::args::{CreateArgs, Pair, VolumeAt};
 use crate::commands::{Context, now_ms};
 use crate::failure::{Exit, Failure};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 use warren_model::Status;
-use warren_proto::http::{CreateSandbox, Sandbox, SandboxList, StartCommand};
+use warren_proto::http::{CreateSandbox, Sandbox, SandboxList, StartCommand, VolumeMount};
 
 /// Times that a create is sent when its answer got lost; the key makes it one sandbox.
 const TRIES_MAX: u32 = 3;
@@ -76,6 +76,7 @@ fn request(args: CreateArgs, team_id: Option<String>, unique: Uuid) -> CreateSan
         environment_vars: pairs(args.env),
         secrets: pairs(args.secret),
         labels: args.label,
+        volumes: mounts(args.volume),
         team_id: args.team_id.or(team_id),
         idempotency_key: Some(key),
         ..CreateSandbox::default()
@@ -84,6 +85,11 @@ fn request(args: CreateArgs, team_id: Option<String>, unique: Uuid) -> CreateSan
 
 fn some(rules: Vec<String>) -> Option<Vec<String>> {
     (!rules.is_empty()).then_some(rules)
+}
+
+fn mounts(volumes: Vec<VolumeAt>) -> Option<Vec<VolumeMount>> {
+    let mount = |VolumeAt { name, path, read_only }| VolumeMount { name, mount_path: path, read_only };
+    (!volumes.is_empty()).then(|| volumes.into_iter().map(mount).collect())
 }
 
 fn pairs(pairs: Vec<Pair>) -> Option<BTreeMap<String, String>> {
@@ -132,6 +138,20 @@ mod tests {
         let request = of("img");
         assert_eq!((request.network_allowlist, request.network_denylist), (None, None));
         assert_eq!(of("img --network-deny a --network-deny b").network_denylist, Some(vec!["a".into(), "b".into()]));
+    }
+
+    #[test]
+    fn volumes_are_typed_as_for_prime() {
+        let mount = |name: &str, path: &str, read_only| VolumeMount {
+            name: name.to_owned(),
+            mount_path: path.to_owned(),
+            read_only,
+        };
+        let request = of("img --volume a/b:/data --volume c:/x:y:ro");
+        assert_eq!(request.volumes, Some(vec![mount("a/b", "/data", false), mount("c", "/x:y", true)]));
+        for bad in ["a", ":/a", "a:", "a::ro"] {
+            assert!(Cli::try_parse_from(["warren", "sandbox", "create", "img", "--volume", bad]).is_err(), "{bad}");
+        }
     }
 
     #[test]

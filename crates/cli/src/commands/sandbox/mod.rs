@@ -18,6 +18,8 @@ mod upload;
 mod view;
 mod wait;
 
+pub(crate) use checkpoint::until_settled;
+
 use super::Context;
 use crate::args::SandboxCommand;
 use crate::failure::{Exit, Failure};

@@ -26,7 +26,8 @@ pub(super) async fn run(context: &Context, args: CreateCheckpointArgs) -> Result
     Ok(exit)
 }
 
-async fn until_settled(context: &Context, mut checkpoint: Checkpoint) -> Result<Checkpoint, Failure> {
+/// Waits until a checkpoint, also one of a volume, is durable or has failed.
+pub(crate) async fn until_settled(context: &Context, mut checkpoint: Checkpoint) -> Result<Checkpoint, Failure> {
     let progress = Progress::new(&context.printer, "keeping");
     let (began, id) = (Instant::now(), checkpoint.id.clone());
     let mut faults = 0;

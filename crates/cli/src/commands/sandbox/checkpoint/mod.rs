@@ -5,6 +5,8 @@ mod delete;
 mod restore;
 mod view;
 
+pub(crate) use create::until_settled;
+
 use crate::args::CheckpointCommand;
 use crate::commands::Context;
 use crate::failure::{Exit, Failure};
