@@ -8,12 +8,15 @@ mod input;
 mod registry;
 mod sandboxes;
 mod session;
+mod snapshots;
+mod templates;
 mod tls;
 
 pub(crate) use error::{ApiError, GatewayError};
 pub(crate) use gateway::Gateway;
 pub(crate) use input::InputStream;
 pub(crate) use session::Session;
+pub(crate) use snapshots::ForkOf;
 
 use crate::settings::Settings;
 use reqwest::{Method, RequestBuilder, Url};

@@ -4,6 +4,7 @@ mod ask;
 mod create;
 mod delete;
 mod download;
+mod fork;
 mod get;
 mod list;
 mod logs;
@@ -13,11 +14,14 @@ mod run;
 mod shell;
 mod stdin;
 mod terminal;
+mod turn;
 mod upload;
 mod view;
 mod wait;
 
-use super::Context;
+pub(super) use fork::fork;
+
+use super::{Context, snapshot};
 use crate::args::SandboxCommand;
 use crate::failure::{Exit, Failure};
 
@@ -32,6 +36,11 @@ pub(crate) async fn dispatch(context: &Context, command: SandboxCommand) -> Resu
         SandboxCommand::Upload(args) => upload::run(context, args).await,
         SandboxCommand::Download(args) => download::run(context, args).await,
         SandboxCommand::Logs(args) => logs::run(context, &args.id).await,
+        SandboxCommand::Fork(args) => fork::run(context, args).await,
+        SandboxCommand::Snapshot(args) => snapshot::take(context, args).await,
+        SandboxCommand::Reset(args) => turn::reset(context, args).await,
+        SandboxCommand::Pause(args) => turn::pause(context, &args.id).await,
+        SandboxCommand::Resume(args) => turn::resume(context, &args.id).await,
         SandboxCommand::Delete(args) => delete::run(context, args).await,
     }
 }
