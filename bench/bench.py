@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import image_rows
+import snapshot_rows
 import processes
 import waiting
 from docker_side import Docker
@@ -297,7 +298,7 @@ class Sink:
         self._process.wait()
 
 
-ROWS: dict[str, Callable[[Bench], Row]] = {"start": start, "exec": exec_true, "convert": convert, "memory": memory, "transfer": transfer, **image_rows.ROWS}
+ROWS: dict[str, Callable[[Bench], Row]] = {"start": start, "exec": exec_true, "convert": convert, "memory": memory, "transfer": transfer, **image_rows.ROWS, **snapshot_rows.ROWS}
 
 
 def machine(bench: Bench) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 # Measures every row of the speed table, both sides in one run, and prints them. Judges nothing: machines are noisy.
 #
 #   bench/run.sh                 everything
-#   bench/run.sh start exec      only these rows (start, exec, convert, memory, transfer, cold, share, arriving)
+#   bench/run.sh start exec      only these rows (start, exec, convert, memory, transfer, cold, share, arriving, pause, fork, reset, template, child, compose)
 #
 # Needs root and docker.io (its daemon is started here, in a network namespace and folders of its own, and ended).
 set -eu

@@ -65,6 +65,23 @@ def pss_kib(pid: int) -> int:
     return _field(Path(f"/proc/{pid}/smaps_rollup"), "Pss:")
 
 
+def private_kib(pid: int) -> int:
+    """Memory that is this process's alone: what is clean is a file's, and stays when it goes."""
+    return _field(Path(f"/proc/{pid}/smaps_rollup"), "Private_Dirty:")
+
+
+def private_of_mapping_kib(pid: int, name: str) -> int:
+    """The same of the mappings whose path has `name` in it."""
+    total, counts = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0] and len(words) >= 5:
+            counts = name in line
+        elif counts and words[0] == "Private_Dirty:":
+            total += int(words[1])
+    return total
+
+
 def peak_kib(pid: int) -> int:
     """The most memory that it ever had resident."""
     return _field(Path(f"/proc/{pid}/status"), "VmHWM:")

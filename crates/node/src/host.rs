@@ -16,6 +16,18 @@ pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
     Ok(bytes)
 }
 
+/// Waits for a task. A runtime that is being shut down cancels tasks in any order: nobody may take that for a failure, or a sandbox that
+/// outlives this process would be ended for it.
+pub(crate) async fn joined<T>(task: tokio::task::JoinHandle<T>) -> T {
+    match task.await {
+        Ok(value) => value,
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
 /// Memory and disk, as the kernel tells now. What cannot be read counts as none.
 pub(crate) fn measure(data_dir: &Path) -> Host {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

@@ -6,7 +6,7 @@ use crate::assets::{self, AssetsError};
 use crate::ended::EndedRecords;
 use crate::host;
 use crate::sandbox::{Adopted, Driver, Folder, Handle, Intent, Services, Turn, Waiters};
-use crate::shim_client::{ProcessHandle, ProcessName, ShimClient};
+use crate::shim_client::{self, ProcessHandle, ProcessName, ShimClient};
 use crate::snapshots::Snapshots;
 use crate::template::Templates;
 use std::collections::{HashMap, VecDeque};
@@ -157,7 +157,7 @@ impl Node {
         let left = Folder::all(&sandboxes).map_err(io("read", &sandboxes))?;
         node.adopt_all(left).await;
         // Only now that everything that runs has its lease.
-        node.services.snapshots.collect();
+        node.services.snapshots.start_tending();
         let unused = node.services.images.collect().await;
         tracing::debug!(unused, "images collected");
         Ok(node)
@@ -244,16 +244,25 @@ impl Node {
         if live.is_none() && intent.turn == Turn::Running {
             return self.bury(id, folder, intent, shim).await;
         }
+        if intent.turn != Turn::Running {
+            // Its machine is not to go on, whichever it is. One that was started right before a kill is not in the intent yet.
+            for stray in shim_client::strays(&folder.vm()) {
+                stray.kill();
+                stray.gone(ADOPT_WAIT).await;
+            }
+        }
         tracing::info!(sandbox = %id, turn = ?intent.turn, phase = ?live.as_ref().map(|(_, state)| state.phase), "adopted");
         let image = intent.image_digest.as_deref().and_then(|digest| self.services.images.lease(digest));
+        let needed = intent.memory_on.iter().chain(&intent.disk_on).chain(intent.turn.snapshot());
+        let needs = needed.filter_map(|id| self.services.snapshots.lease(id)).collect();
         let (driver, handle) = Driver::new(id.clone(), folder, intent, self.services.clone());
         self.known().live.insert(id.clone(), handle.clone());
-        self.run(id, &handle, driver.adopt(Adopted { live, shim, image }));
+        self.run(id, &handle, driver.adopt(Adopted { live, shim, image, needs }));
     }
 
     /// A sandbox whose shim is gone: what it said last counts. One that never ran leaves no record, so that it can be created again.
     async fn bury(&self, id: SandboxId, folder: Folder, intent: Intent, shim: Option<ProcessHandle>) {
-        if let Some(process) = shim {
+        for process in shim.into_iter().chain(shim_client::strays(&folder.vm())) {
             process.kill();
             process.gone(ADOPT_WAIT).await;
         }

@@ -3,6 +3,7 @@
 //! QEMU opens what its memory starts from for writing, though it never writes there. A VMM that a guest has taken over would, and spoil
 //! every sandbox that starts from the template. So a VMM gets a copy in memory that the kernel guards with a seal.
 
+use crate::host::joined;
 use rustix::fs::{MemfdFlags, SealFlags, SeekFrom, fcntl_add_seals, memfd_create, seek};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
@@ -46,7 +47,7 @@ impl SealedMemories {
             Some(sealed) => sealed,
             None => {
                 let sealing = || make().and_then(|memory| seal(&memory).map(|()| memory));
-                let sealed = tokio::task::spawn_blocking(sealing).await.map_err(io::Error::other)??;
+                let sealed = joined(tokio::task::spawn_blocking(sealing)).await?;
                 let sealed = Arc::new(sealed);
                 *made = Arc::downgrade(&sealed);
                 sealed

@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -190,6 +191,18 @@ impl ShimClient {
         let slow = |_| ShimClientError::Slow { path: path.to_owned(), wait };
         tokio::time::timeout(wait, exchange).await.map_err(slow)?
     }
+}
+
+/// Shims that were started for the VM's folder `vm`, whoever started them.
+pub(crate) fn strays(vm: &Path) -> Vec<ProcessHandle> {
+    let wanted = [b"shim\0--dir\0".as_slice(), vm.as_os_str().as_bytes(), b"\0"].concat();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_ours = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.windows(wanted.len()).any(|part| part == wanted)
+    };
+    pids.filter(is_ours).filter_map(ProcessHandle::open).collect()
 }
 
 /// An error with its causes, for a log.

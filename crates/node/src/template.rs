@@ -2,6 +2,7 @@
 
 use crate::assets::short_digest;
 use crate::ended::write_whole;
+use crate::host::joined;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,7 +85,7 @@ impl Templates {
         // In a task of its own: a caller that goes away does not cut the making off.
         let making = tokio::spawn(async move { cell.get_or_try_init(|| this.find_or_make(shape)).await.cloned() });
         let failed = |problem: String| TemplateError { vcpus: shape.vcpus, memory_mib: shape.memory_mib, problem };
-        making.await.map_err(|e| failed(e.to_string()))?.map_err(failed)
+        joined(making).await.map_err(failed)
     }
 
     /// Whether the template `id` of a shape is here: another one of the same shape is another boot.
@@ -161,10 +162,8 @@ impl Templates {
             let _ = std::fs::remove_file(dir.join(scrap));
         }
         let state = std::fs::File::open(&template.state).map_err(|e| e.to_string())?;
-        tokio::task::spawn_blocking(move || memory.sync_all().and_then(|()| state.sync_all()))
-            .await
-            .map_err(|e| e.to_string())?
-            .map_err(|e| e.to_string())
+        let synced = tokio::task::spawn_blocking(move || memory.sync_all().and_then(|()| state.sync_all()));
+        joined(synced).await.map_err(|e| e.to_string())
     }
 }
 

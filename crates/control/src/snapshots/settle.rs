@@ -4,7 +4,7 @@ use super::SnapshotRow;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::store::{SnapshotsOf, StoreError};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use warren_model::SnapshotId;
 use warren_proto::http::SnapshotState;
 use warren_proto::node::SnapshotInfo;
@@ -19,12 +19,19 @@ pub(crate) async fn settle(cx: &Context) -> Result<(), StoreError> {
             one(cx, &on_node, row).await?;
         }
     }
+    let mut unknown = HashSet::new();
     for id in on_node.keys().filter(|id| !cx.snapshots_underway.is_begun(id)) {
-        let known = cx.store.snapshot_get(id).await?.is_some() || cx.store.snapshot_is_of_template(id).await?;
-        if !known {
-            tracing::warn!(snapshot = %id, "the node has a snapshot that nobody asked for; letting it go");
-            drop_on_node(cx, id).await;
+        if cx.store.snapshot_get(id).await?.is_none() && !cx.store.snapshot_is_of_template(id).await? {
+            unknown.insert(id);
         }
+    }
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    // Those that somebody has let go meanwhile are gone.
+    for info in cx.node.snapshots().await.iter().filter(|info| unknown.contains(&info.id)) {
+        tracing::warn!(snapshot = %info.id, "the node has a snapshot that nobody asked for; letting it go");
+        drop_on_node(cx, &info.id).await;
     }
     Ok(())
 }
@@ -52,7 +59,15 @@ async fn one(
             row.updated_at_ms = now_ms();
             cx.store.snapshot_update(&row).await
         }
-        SnapshotState::Ready | SnapshotState::Failed => Ok(()),
+        // Its digest comes a moment after it.
+        SnapshotState::Ready => match on_node.get(&row.id).filter(|info| info.digest.is_some()) {
+            Some(info) => {
+                row.is_ready(info);
+                cx.store.snapshot_update(&row).await
+            }
+            None => Ok(()),
+        },
+        SnapshotState::Failed => Ok(()),
     }
 }
 

@@ -104,7 +104,9 @@ impl Store {
                 ("NOT passing AND state <> 'deleting' AND team_id IS NULL AND user_id = ", Some(id))
             }
             SnapshotsOf::Team(id) => ("NOT passing AND state <> 'deleting' AND team_id = ", Some(id)),
-            SnapshotsOf::Unsettled => ("(state IN ('pending', 'deleting') OR passing)", None),
+            SnapshotsOf::Unsettled => {
+                ("(state IN ('pending', 'deleting') OR passing OR (state = 'ready' AND digest IS NULL))", None)
+            }
         };
         let mut query = QueryBuilder::new("SELECT * FROM snapshots WHERE ");
         query.push(condition);

@@ -18,4 +18,5 @@ mod recovery;
 mod refusals;
 mod registries;
 mod server;
+mod snapshots;
 mod wire;

@@ -1,5 +1,6 @@
 //! The disk of an image that was still arriving when a sandbox started, for its VMM: a network block device on a socket in its folder.
 
+use crate::host::joined;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -69,7 +70,7 @@ impl Source {
                     }
                     io::Result::Ok(buffer)
                 });
-                read.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+                joined(read).await.map_err(|error| error.to_string())
             }
         }
     }

@@ -146,6 +146,7 @@ impl Driver {
             has_start_command: self.intent.has_start_command,
             stored_bytes: 0,
             digest: None,
+            delta_sum: None,
             offered: None,
             deleted: false,
         };

@@ -1,6 +1,7 @@
 //! A sandbox's disk: an overlay on its image, as large as was asked for from the first moment.
 
 use super::arriving::Blocking;
+use crate::host::joined;
 use std::path::Path;
 use warren_image::Image;
 use warren_image::ext4::PIECE;
@@ -18,8 +19,6 @@ pub(crate) enum DiskError {
     Grow(#[from] GrowError),
     #[error(transparent)]
     Overlay(#[from] OverlayError),
-    #[error(transparent)]
-    Failed(#[from] tokio::task::JoinError),
 }
 
 /// A disk that is about to be made.
@@ -41,7 +40,7 @@ impl Plan {
             };
             Ok(Self { size, pieces })
         });
-        planned.await?
+        joined(planned).await
     }
 
     /// How large it will be, bytes.

@@ -117,6 +117,8 @@ pub(crate) struct Adopted {
     pub(crate) shim: Option<ProcessHandle>,
     /// The image that it runs.
     pub(crate) image: Option<warren_image::Image>,
+    /// Snapshots that its memory and its disk lie on, or will.
+    pub(crate) needs: Vec<SnapshotLease>,
 }
 
 /// Why a sandbox is over.
@@ -207,8 +209,7 @@ impl Driver {
         let services = self.services.clone();
         self.lease = adopted.image.as_ref().map(|image| image.lease.clone());
         self.uid = self.intent.uid.zip(services.uids.as_ref()).map(|(uid, uids)| uids.take_again(uid));
-        let needed = self.intent.memory_on.iter().chain(&self.intent.disk_on).chain(self.intent.turn.snapshot());
-        self.needs = needed.filter_map(|id| services.snapshots.lease(id)).collect();
+        self.needs = adopted.needs;
         if let Some(digest) = self.intent.image_digest.clone() {
             self.tell(Event::ImageReady { digest });
         }

@@ -65,6 +65,7 @@ mod tests {
             has_start_command: false,
             stored_bytes: 1,
             digest: None,
+            delta_sum: None,
             offered: None,
             deleted,
         };

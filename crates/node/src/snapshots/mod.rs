@@ -12,6 +12,7 @@ mod app_template;
 mod kept;
 mod record;
 mod take;
+mod tend;
 
 pub(crate) use app_template::key as template_key;
 pub(crate) use record::Record;
@@ -19,11 +20,12 @@ pub(crate) use take::TakenFrom;
 
 use crate::ended::write_whole;
 use crate::sealed::SealedMemories;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 use warren_model::SnapshotId;
 use warren_proto::node::{SnapshotError, SnapshotInfo};
 use warren_proto::shim::files;
@@ -35,6 +37,8 @@ const RECORD_FILE: &str = "snapshot.json";
 pub(crate) struct Snapshots {
     dir: PathBuf,
     known: Mutex<Known>,
+    /// Asks for a look at what is to be done for them.
+    untended: Arc<Notify>,
     /// Memories that machines start from.
     pub(crate) memories: SealedMemories,
 }
@@ -43,6 +47,10 @@ pub(crate) struct Snapshots {
 struct Known {
     records: BTreeMap<SnapshotId, Record>,
     leases: HashMap<SnapshotId, usize>,
+    /// Whose delta was found to be as it was written.
+    verified: HashSet<SnapshotId>,
+    /// What could not be made to last.
+    given_up: HashSet<SnapshotId>,
 }
 
 /// Keeps a snapshot's files, and those of what it lies on, while it lives.
@@ -58,18 +66,25 @@ impl SnapshotLease {
     }
 }
 
+impl Drop for Snapshots {
+    fn drop(&mut self) {
+        // Ends the task that tends to them.
+        self.untended.notify_one();
+    }
+}
+
 impl Drop for SnapshotLease {
     fn drop(&mut self) {
-        {
-            let mut known = self.snapshots.known();
-            if let Some(count) = known.leases.get_mut(&self.id) {
-                *count -= 1;
-                if *count == 0 {
-                    known.leases.remove(&self.id);
-                }
+        let mut known = self.snapshots.known();
+        if let Some(count) = known.leases.get_mut(&self.id) {
+            *count -= 1;
+            if *count == 0 {
+                known.leases.remove(&self.id);
             }
         }
-        self.snapshots.collect();
+        drop(known);
+        // Not collected here: a runtime that is being shut down drops the leases of sandboxes that outlive this process.
+        self.snapshots.untended.notify_one();
     }
 }
 
@@ -81,11 +96,10 @@ pub(crate) struct Origin {
     pub(crate) state: PathBuf,
     /// What transfers had, if anything.
     pub(crate) lent: Option<PathBuf>,
-    deltas: Vec<PathBuf>,
 }
 
 impl Snapshots {
-    /// Opens the folder, and removes what was never whole. Nothing else goes until [`Snapshots::collect`], after leases have been taken.
+    /// Opens the folder, and removes what was never whole. Nothing else goes until [`Snapshots::start_tending`].
     pub(crate) fn open(dir: PathBuf) -> io::Result<Arc<Self>> {
         std::fs::create_dir_all(&dir)?;
         let mut records = BTreeMap::new();
@@ -98,8 +112,13 @@ impl Snapshots {
                 None => std::fs::remove_dir_all(&folder)?,
             }
         }
-        let known = Mutex::new(Known { records, leases: HashMap::new() });
-        Ok(Arc::new(Self { dir, known, memories: SealedMemories::default() }))
+        let known = Mutex::new(Known { records, ..Known::default() });
+        Ok(Arc::new(Self { dir, known, untended: Arc::default(), memories: SealedMemories::default() }))
+    }
+
+    /// Removes what nobody needs, now and from now on, and tends to what there is. To be called once all leases of an earlier run are taken again.
+    pub(crate) fn start_tending(self: &Arc<Self>) {
+        tokio::spawn(tend::tend(Arc::downgrade(self), self.untended.clone()));
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -154,11 +173,8 @@ impl Snapshots {
         let known = self.known();
         let records = &known.records;
         let record = records.get(id).ok_or_else(|| SnapshotError::NoSnapshot(id.clone()))?;
-        let chains =
-            kept::chain(records, id, |record| record.memory_on.as_ref())
-                .zip(kept::chain(records, id, |record| record.disk_on.as_ref()));
         let lost = || SnapshotError::Failed(format!("a part that snapshot {id} lies on is missing"));
-        let (memory, disk) = chains.ok_or_else(lost)?;
+        let disk = kept::chain(records, id, |record| record.disk_on.as_ref()).ok_or_else(lost)?;
         let layers = disk.iter().flat_map(|record| {
             let folder = self.folder(&record.id);
             (0..record.layers).map(move |number| folder.join(layer_file(number)))
@@ -168,21 +184,20 @@ impl Snapshots {
             layers: layers.collect(),
             state: folder.join(files::STATE),
             lent: (!record.lent.is_empty()).then(|| folder.join(files::LENT)),
-            deltas: memory.iter().map(|record| self.folder(&record.id).join(files::DELTA)).collect(),
             record: record.clone(),
         })
     }
 
     /// The memory of a snapshot, laid on that of its base template: made now, or what others use already.
-    pub(crate) async fn memory(&self, origin: &Origin, template: &Path) -> Result<Arc<File>, SnapshotError> {
+    pub(crate) async fn memory(self: &Arc<Self>, origin: &Origin, template: &Path) -> Result<Arc<File>, SnapshotError> {
         let failed = |e: &dyn std::fmt::Display| SnapshotError::Failed(format!("lay out the memory: {e}"));
-        let (template, deltas) = (template.to_owned(), origin.deltas.clone());
+        let (template, id, this) = (template.to_owned(), origin.record.id.clone(), self.clone());
         let make = move || {
             let template = File::open(&template)?;
             let memory = crate::sealed::copy(&template)?;
             let len = memory.metadata()?.len();
-            for delta in deltas {
-                let delta = Delta::open(File::open(delta)?, len).and_then(|delta| delta.apply(&memory));
+            for delta in this.deltas(&id)? {
+                let delta = Delta::open(delta, len).and_then(|delta| delta.apply(&memory));
                 delta.map_err(io::Error::other)?;
             }
             Ok(memory)
@@ -221,6 +236,7 @@ impl Snapshots {
             }
             self.memories.forget(&folder);
             known.records.remove(&id);
+            known.verified.remove(&id);
         }
     }
 }

@@ -28,6 +28,9 @@ pub(crate) struct Record {
     /// Hash of its own files, and of that of what it lies on, once computed.
     #[serde(default)]
     pub(crate) digest: Option<String>,
+    /// Hash of the delta, once computed.
+    #[serde(default)]
+    pub(crate) delta_sum: Option<String>,
     /// The starts that it stands for as an app template.
     #[serde(default)]
     pub(crate) offered: Option<String>,

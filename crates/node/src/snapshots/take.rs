@@ -52,7 +52,9 @@ impl Snapshots {
         }
         record.layers = new.len();
         record.lent = taken.lent.clone();
-        self.put(record)
+        self.put(record)?;
+        self.untended.notify_one();
+        Ok(())
     }
 }
 

@@ -1,5 +1,5 @@
-use crate::images;
 use crate::world::{assert_clean, id, kill, open, running, shims, spec, until, with_image};
+use crate::{images, snapshots};
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -19,6 +19,11 @@ pub(crate) const ALL: &[(&str, Case)] = &[
     ("no_secret_touches_the_disk", || Box::pin(no_secret_touches_the_disk())),
     ("one_unseen_image", || Box::pin(images::one_unseen_image_is_pulled_and_converted_once())),
     ("many_tags", || Box::pin(images::many_tags_cause_one_request_a_digest())),
+    ("a_snapshot_stays", || Box::pin(snapshots::a_snapshot_stays_while_something_lies_on_it())),
+    ("a_fork_of_nothing", || Box::pin(snapshots::a_fork_of_what_is_not_there_fails_by_name())),
+    ("a_reset", || Box::pin(snapshots::a_reset_gives_another_machine_and_the_next_generation())),
+    ("a_pause", || Box::pin(snapshots::a_paused_sandbox_has_no_process_and_goes_on())),
+    ("a_death_at_any_moment", || Box::pin(snapshots::a_death_at_any_moment_leaves_what_agrees())),
     ("many_at_once", || Box::pin(many_at_once())),
 ];
 

@@ -27,8 +27,6 @@ use warren_node::{Node, NodeConfig, SharedNode};
 
 /// Longest wait at the end for requests that are under way.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// Longest wait at the end for threads that read or write files.
-const THREADS_END_MAX: Duration = Duration::from_secs(2);
 /// Path of the data plane on this server.
 const GATEWAY_PATH: &str = "/gw";
 
@@ -47,8 +45,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<Exit, Failure> {
         .build()
         .map_err(|source| ServeError::System { action: "start threads", source })?;
     let served = runtime.block_on(serve(args, data_dir));
-    // Work that blocks cannot be cut off: it ends with the process.
-    runtime.shutdown_timeout(THREADS_END_MAX);
+    // Whatever still runs ends with the process, as it would at a kill. To drop it in order would let go the leases of sandboxes that go on.
+    std::mem::forget(runtime);
     served?;
     drop(lock);
     Ok(Exit::Success)
