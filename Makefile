@@ -8,7 +8,7 @@ CARGO ?= cargo
 GUEST_TARGET := x86_64-unknown-linux-gnu
 GUEST_FLAGS := CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS="-C target-feature=+crt-static"
 
-.PHONY: help build guest quickstart test check fmt fmt-check lint deny unit conformance machine fuzz bench clean
+.PHONY: help build guest quickstart test check fmt fmt-check lint deny unit conformance machine load fuzz bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,10 +43,14 @@ unit: ## the tests beside the code
 	scripts/unit.sh
 
 conformance: ## the unmodified `prime` clients against a real server and real VMs; images, faults, loads, isolation
-	tests/conformance/run.sh --ignore-glob='*/test_machine*.py' --ignore-glob='*/test_image_builds.py'
+	tests/conformance/run.sh --ignore-glob='*/test_machine*.py' --ignore-glob='*/test_image_b*.py' --ignore-glob='*/test_load.py'
 
 machine: ## Docker, systemd, modules and devices inside a sandbox, and builds of Dockerfiles in one: slower, with images of their own
-	tests/conformance/run.sh tests/conformance/test_machine*.py tests/conformance/test_image_builds.py
+	tests/conformance/run.sh tests/conformance/test_machine*.py tests/conformance/test_image_b*.py
+
+load: ## what takes minutes and much memory: 5,000 creates over 500 tags, 200 machines of one image
+	WARREN_LOAD=1 $(CARGO) test --locked -p warren-node --test lifecycle -- many_tags --nocapture
+	tests/conformance/run.sh -s tests/conformance/test_load.py
 
 fuzz: ## feed the parsers of foreign bytes with arbitrary ones, a minute each; needs nightly Rust
 	scripts/fuzz.sh

@@ -70,3 +70,8 @@ def completed(server: Server, build_id: str, secs: float = BUILD_SECS) -> dict[s
     ended = over(server, build_id, secs)
     assert ended["status"] == "COMPLETED", f"{ended}\n{logs(server, build_id)[-3000:]}"
     return ended
+
+
+def drop_cache(server: Server, **of: str) -> None:
+    with server.http(timeout=60) as http:
+        http.delete("/api/v1/images/build-cache", params=of).raise_for_status()

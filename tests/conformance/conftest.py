@@ -20,9 +20,11 @@ import pytest
 from prime_sandboxes import APIClient, AsyncSandboxClient, CreateSandboxRequest, Sandbox, SandboxClient
 
 import authority
+import building
 import target_net
 from clocks import Clocks
-from images import Images
+from commands import warren
+from images import DEBIAN_MIRROR, DEBIAN_SUITE, Images
 from registry import Registry
 from server import STARTED, Server
 from wire import Gateway
@@ -30,6 +32,10 @@ from wire import Gateway
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("WARREN", ROOT / "target/release/warren"))
 
+BUILDER_TAR = "builder.v1.tar"
+BUILDER_SECS = 900
+IMPORT_SECS = 300
+BUILDERS_GONE_SECS = 30
 SMALL = {"cpu_cores": 1.0, "memory_gb": 0.25, "disk_size_gb": 1.0}
 
 
@@ -123,6 +129,32 @@ def seed(into: Path, source: Path) -> None:
     into.mkdir(mode=0o700)
     known = [source / name for name in ("assets", "templates", "accel.json") if (source / name).exists()]
     subprocess.run(["cp", "--archive", "--sparse=always", "--reflink=auto", *map(str, known), str(into)], check=True)
+
+
+@pytest.fixture(scope="session")
+def builder_tar(images: Images) -> Path:
+    path = ROOT / "target/test-images" / BUILDER_TAR
+    if not path.exists():
+        env = {**os.environ, "BUILDER_MIRROR": DEBIAN_MIRROR, "BUILDER_SUITE": DEBIAN_SUITE}
+        subprocess.run([str(ROOT / "scripts/builder-image.sh"), str(path)], check=True, env=env, timeout=BUILDER_SECS)
+    return path
+
+
+@pytest.fixture(scope="session")
+def builds(workspace: Path, server: Server, builder_tar: Path) -> Iterator[Server]:
+    """A server that can build, and may be killed."""
+    own = Server(BINARY, workspace / "builds")
+    seed(own.data_dir, server.data_dir)
+    own.start()
+    imported = warren("images", "import", str(builder_tar), "--name", "prime/_server/builder:1", env=own.cli_environment(), secs=IMPORT_SECS)
+    imported.ok()
+    yield own
+    try:
+        building.drop_cache(own)
+        own.delete_all()
+        own.assert_clean(BUILDERS_GONE_SECS)
+    finally:
+        own.close()
 
 
 @pytest.fixture(scope="session")

@@ -71,6 +71,10 @@ class Server:
         """What a client process needs, in addition to HOME."""
         return {"PRIME_API_BASE_URL": self.url, "PRIME_API_KEY": self.api_key, "PRIME_DISABLE_VERSION_CHECK": "1", "NO_PROXY": "127.0.0.1,localhost"}
 
+    def cli_environment(self) -> dict[str, str]:
+        """What our own client needs."""
+        return {"WARREN_URL": self.url, "WARREN_API_KEY": self.api_key}
+
     def start(self) -> Server:
         if self not in STARTED:
             STARTED.append(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from prime_sandboxes import APIClient, SandboxClient
 
 import oci
 import waiting
-from conftest import BINARY, request, seed
+from conftest import BINARY, SMALL, request, seed
+from fake_registry import FakeRegistry
 from images import Images
 from objects import Objects
 from registry import Registry
@@ -24,6 +26,8 @@ BIG_MB = 96
 BYTES_PER_SEC = 3_000_000
 ARRIVE_SECS = 300
 UPLOAD_SECS = 120
+# Less than a part is waited for that may still come.
+ANSWER_SECS = 100
 
 pytestmark = pytest.mark.last
 
@@ -112,3 +116,66 @@ def test_a_sandbox_runs_while_its_image_arrives_and_survives_a_killed_server(nod
     assert backing(node, later.id) == "raw", "straight from the store"
     for one in (sandbox.id, later.id):
         assert client.execute_command(one, "sha256sum /big; touch /new && sync", timeout=ARRIVE_SECS).stdout.split()[0] == sha256
+
+
+@pytest.fixture
+def damaged(workspace: Path, server: Server, images: Images) -> Iterator[tuple[Server, Objects, FakeRegistry, str]]:
+    """A node, its object store in which half of an image's packs are gone and the others damaged, and the registry of that image."""
+    folder = workspace / f"damaged-{uuid.uuid4().hex[:6]}"
+    folder.mkdir()
+    objects = Objects(folder / "objects").start()
+    origin = Server(BINARY, folder / "origin", arguments=["--objects", objects.url])
+    node = Server(BINARY, folder / "node", arguments=["--objects", objects.url])
+    musl = images.get("musl")
+    layer = oci.LayerTar().add("noise", data=random.Random(8).randbytes(20 << 20)).layer()
+    with FakeRegistry() as fake:
+        reference = fake.push("app", "v1", musl.with_config(layers=[*musl.layers, layer]))
+        try:
+            seed(origin.data_dir, server.data_dir)
+            origin.start()
+            with origin.http(timeout=300) as http:
+                http.post("/api/v1/images/pull", json={"reference": reference}).raise_for_status()
+            waiting.until(lambda: objects.images() == 1, UPLOAD_SECS, "the image is in the object store")
+            origin.close()
+            for number, pack in enumerate(sorted(objects.folder.glob("packs/*"))):
+                if number % 2:
+                    pack.unlink()
+                else:
+                    pack.write_bytes(bytes(byte ^ 1 for byte in pack.read_bytes()))
+            seed(node.data_dir, server.data_dir)
+            node.start()
+            yield node, objects, fake, reference
+            node.delete_all()
+            node.assert_clean()
+        finally:
+            origin.close()
+            node.close()
+            objects.close()
+
+
+def test_what_the_object_store_has_damaged_comes_from_the_registry(damaged: tuple[Server, Objects, FakeRegistry, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    node, objects, fake, reference = damaged
+    for name, value in node.environment().items():
+        monkeypatch.setenv(name, value)
+    client = SandboxClient(APIClient())
+    sandbox = client.create(request(reference))
+    client.wait_for_creation(sandbox.id)
+    wanted = hashlib.sha256(random.Random(8).randbytes(20 << 20)).hexdigest()
+    assert client.execute_command(sandbox.id, "sha256sum /noise", timeout=ARRIVE_SECS).stdout.split()[0] == wanted
+    assert "the registry is asked for the image instead" in node.log.read_text()
+    waiting.until(lambda: pushed(node), ARRIVE_SECS, "the object store has it again")
+    assert objects.size() > 20 << 20
+
+
+def test_what_nobody_can_give_is_told(damaged: tuple[Server, Objects, FakeRegistry, str]) -> None:
+    node, _, fake, reference = damaged
+    fake.fault = lambda verb, path: (404, {}) if "/blobs/" in path else None
+    with node.http(timeout=120) as http:
+        made = http.post("/api/v1/sandbox", json={"name": "lost", "docker_image": reference, **SMALL}).raise_for_status().json()
+
+        def ended() -> dict[str, object] | None:
+            seen = http.get(f"/api/v1/sandbox/{made['id']}").raise_for_status().json()
+            return seen if seen["status"] == "ERROR" else None
+
+        over = waiting.until(ended, ANSWER_SECS, "it is over")
+    assert "object store" in over["errorMessage"] and fake.address in over["errorMessage"], over

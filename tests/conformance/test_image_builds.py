@@ -18,44 +18,15 @@ import building
 import pytest
 import waiting
 from commands import prime, warren
-from conftest import BINARY, ROOT, request, seed
+from conftest import request
 from docker_side import Docker
-from images import DEBIAN_MIRROR, DEBIAN_SUITE, Images
+from images import Images
 from prime_sandboxes import APIClient, SandboxClient
 from registry import Registry
 from server import Server
 from test_fidelity import CONTENT, KINDS, Root, of_export
 
-BUILDER_TAR = "builder.v1.tar"
-BUILDER_SECS = 900
-IMPORT_SECS = 300
 GONE_SECS = 30
-
-
-@pytest.fixture(scope="module")
-def builder_tar(images: Images) -> Path:
-    path = ROOT / "target/test-images" / BUILDER_TAR
-    if not path.exists():
-        env = {**os.environ, "BUILDER_MIRROR": DEBIAN_MIRROR, "BUILDER_SUITE": DEBIAN_SUITE}
-        subprocess.run([str(ROOT / "scripts/builder-image.sh"), str(path)], check=True, env=env, timeout=BUILDER_SECS)
-    return path
-
-
-@pytest.fixture(scope="module")
-def builds(workspace: Path, server: Server, builder_tar: Path) -> Iterator[Server]:
-    """A server that can build, and may be killed."""
-    own = Server(BINARY, workspace / "builds")
-    seed(own.data_dir, server.data_dir)
-    own.start()
-    imported = warren("images", "import", str(builder_tar), "--name", "prime/_server/builder:1", env=ours(own), secs=IMPORT_SECS)
-    imported.ok()
-    yield own
-    try:
-        drop_cache(own)
-        own.delete_all()
-        own.assert_clean(GONE_SECS)
-    finally:
-        own.close()
 
 
 @pytest.fixture(autouse=True)
@@ -70,15 +41,6 @@ def base(images: Images, tmp_path: Path) -> Path:
     folder = tmp_path / "context"
     folder.mkdir()
     return building.root_of(images, "musl", folder)
-
-
-def ours(server: Server) -> dict[str, str]:
-    return {"WARREN_URL": server.url, "WARREN_API_KEY": server.api_key}
-
-
-def drop_cache(server: Server, **of: str) -> None:
-    with server.http(timeout=60) as http:
-        http.delete("/api/v1/images/build-cache", params=of).raise_for_status()
 
 
 def run_of(image: str, script: str) -> str:
@@ -107,8 +69,8 @@ def test_line_70_push_by_the_cli(builds: Server, base: Path):
     # The Dockerfile comes packed under another name, which is no part of the context.
     assert "left.log" not in out and ".__prime_dockerfile__" not in out and "Dockerfile" in out
     assert "RUN echo made at build" in building.logs(builds, build_id)
-    assert "RUN echo made at build" in warren("images", "build-logs", build_id, env=ours(builds)).ok().stdout
-    listed = json.loads(warren("images", "builds", "--output", "json", env=ours(builds)).ok().stdout)
+    assert "RUN echo made at build" in warren("images", "build-logs", build_id, env=builds.cli_environment()).ok().stdout
+    listed = json.loads(warren("images", "builds", "--output", "json", env=builds.cli_environment()).ok().stdout)
     assert listed["builds"][0]["id"] == build_id and listed["builds"][0]["status"] == "COMPLETED"
 
 
@@ -125,7 +87,7 @@ def test_layers_are_cached_for_their_owner_alone(builds: Server, base: Path):
         team = http.post("/api/v1/admin/teams", json={"slug": "cache-team"}).raise_for_status().json()["teamId"]
     building.completed(builds, building.push(builds, "cached", building.context_of(base), team_id=team))
     assert run_of(f"prime/team-{team}/cached:v1", "cat /drawn").split()[0] != drawn[0].split()[0], "another owner sees nothing of it"
-    drop_cache(builds, teamId=team)
+    building.drop_cache(builds, teamId=team)
 
 
 def test_arguments_stages_and_failures(builds: Server, base: Path):
@@ -208,21 +170,28 @@ def test_a_build_is_what_docker_build_makes(builds: Server, base: Path, docker: 
     tree_of(base)
     building.completed(builds, building.push(builds, "copies", building.context_of(base)))
     wanted = reference(docker, base, tmp_path / "export.tar")
-    client = SandboxClient(APIClient())
-    sandbox = client.create(request("prime/owner/copies:v1", memory_gb=0.5))
-    client.wait_for_creation(sandbox.id)
-    # BusyBox has what is needed: it makes a tar of the root as it is.
-    assert client.execute_command(sandbox.id, "cd / && busybox tar -cf /dev/shm/root.tar $(ls -A | grep -vxE 'dev|proc|sys|lost.found')", timeout=120).exit_code == 0
-    client.download_file(sandbox.id, "/dev/shm/root.tar", str(tmp_path / "root.tar"))
-    client.delete(sandbox.id)
-    got = of_export(tmp_path / "root.tar")
+    got = exported(SandboxClient(APIClient()), "prime/owner/copies:v1", tmp_path / "root.tar")
     assert len(wanted) > 300
+    assert_same(wanted, got, made=(b"tree/file", b"deep/link", b"deep/fifo"))
+
+
+def exported(client: SandboxClient, image: str, into: Path) -> Root:
+    """The root of an image that has BusyBox, which makes a tar of it as it is."""
+    sandbox = client.create(request(image, memory_gb=0.5))
+    client.wait_for_creation(sandbox.id)
+    assert client.execute_command(sandbox.id, "cd / && busybox tar -cf /dev/shm/root.tar $(ls -A | grep -vxE 'dev|proc|sys|lost.found')", timeout=120).exit_code == 0
+    client.download_file(sandbox.id, "/dev/shm/root.tar", str(into))
+    client.delete(sandbox.id)
+    return of_export(into)
+
+
+def assert_same(wanted: Root, got: Root, made: tuple[bytes, ...]) -> None:
+    """Entry by entry. Times of what a build makes are when it was made; those of what it copied are the context's."""
     assert sorted(wanted.keys() - got.keys()) == [] and sorted(got.keys() - wanted.keys()) == []
-    # Times of what a build makes are when it was made; those of what it copied are the context's.
-    made = lambda path: wanted[path]["kind"] == KINDS[tarfile.DIRTYPE] or path in (b"tree/file", b"deep/link", b"deep/fifo")
+    is_made = lambda path: wanted[path]["kind"] == KINDS[tarfile.DIRTYPE] or path in made
     keys = [key for key in CONTENT if key != "mtime"]
     differing = {path: {key: (got[path][key], entry[key]) for key in CONTENT if got[path][key] != entry[key]}
-                 for path, entry in wanted.items() if any(got[path][key] != entry[key] for key in (keys if made(path) else CONTENT))}
+                 for path, entry in wanted.items() if any(got[path][key] != entry[key] for key in (keys if is_made(path) else CONTENT))}
     assert differing == {}, f"{len(differing)} differ (ours, docker's): {dict(list(differing.items())[:10])}"
 
 
@@ -236,11 +205,11 @@ def begun(server: Server, build_id: str) -> None:
 
 
 def test_a_cancel_ends_the_machine(builds: Server, base: Path):
-    drop_cache(builds)
+    building.drop_cache(builds)
     waiting.until(lambda: not builds.left_overs(), GONE_SECS, "no sandbox is left")
     build_id = building.push(builds, "cancelled", sleeping(base))
     begun(builds, build_id)
-    assert "CANCELLED" in warren("images", "build-cancel", build_id, env=ours(builds)).ok().stdout
+    assert "CANCELLED" in warren("images", "build-cancel", build_id, env=builds.cli_environment()).ok().stdout
     waiting.until(lambda: not builds.left_overs(), GONE_SECS, "the builder is gone")
     assert building.state(builds, build_id)["status"] == "CANCELLED"
     assert not list((builds.data_dir / "builds" / build_id).glob("*.tar*"))

@@ -96,6 +96,14 @@ impl Caller {
         Ok(scope_of(&self.user.id, team_id))
     }
 
+    /// Whether a scope, as of [`scope_of`], is his own or that of a team of his.
+    pub(crate) async fn is_in_scope(&self, cx: &Context, scope: &str) -> Result<bool, StoreError> {
+        match scope.strip_prefix("team:") {
+            Some(team_id) => Ok(cx.store.role(team_id, &self.user.id).await?.is_some()),
+            None => Ok(scope == scope_of(&self.user.id, None)),
+        }
+    }
+
     /// Whether he administers the team, or the server if there is no team.
     pub(crate) async fn administers(&self, cx: &Context, team_id: Option<&str>) -> Result<bool, StoreError> {
         match team_id {

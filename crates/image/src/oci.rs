@@ -103,6 +103,10 @@ pub struct Config {
     pub entrypoint: Vec<String>,
     /// `CMD`.
     pub cmd: Vec<String>,
+    /// `SHELL`.
+    pub shell: Vec<String>,
+    /// `ONBUILD`.
+    pub on_build: Vec<String>,
     /// Digest of each layer's uncompressed tar, lowest first.
     pub diff_ids: Vec<Digest>,
 }
@@ -153,6 +157,8 @@ struct RawRunConfig {
     working_dir: Option<String>,
     entrypoint: Option<Vec<String>>,
     cmd: Option<Vec<String>>,
+    shell: Option<Vec<String>>,
+    on_build: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -263,6 +269,8 @@ pub fn parse_config(bytes: &[u8]) -> Result<Config, OciError> {
         workdir: run.working_dir.filter(|w| !w.is_empty()),
         entrypoint: run.entrypoint.unwrap_or_default(),
         cmd: run.cmd.unwrap_or_default(),
+        shell: run.shell.unwrap_or_default(),
+        on_build: run.on_build.unwrap_or_default(),
         diff_ids: diff_ids.iter().map(|d| digest(d)).collect::<Result<_, _>>()?,
     })
 }

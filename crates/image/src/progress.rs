@@ -22,6 +22,7 @@ pub(crate) enum Step {
 pub(crate) struct Progress {
     id: String,
     reference: String,
+    scope: Option<String>,
     began: Instant,
     step: AtomicU8,
     pulled: Done,
@@ -70,11 +71,12 @@ pub(crate) struct Waiting<'p> {
 }
 
 impl Progress {
-    /// Of a build that starts now.
-    pub(crate) fn new(reference: String) -> Arc<Self> {
+    /// Of a build that starts now. `scope`: whose it is, unless it may be shown to everybody.
+    pub(crate) fn new(reference: String, scope: Option<String>) -> Arc<Self> {
         Arc::new(Self {
             id: format!("img-{}", uuid::Uuid::new_v4().simple()),
             reference,
+            scope,
             began: Instant::now(),
             step: AtomicU8::new(Step::Resolving as u8),
             pulled: Done::default(),
@@ -187,6 +189,7 @@ impl Progress {
             layers_done,
             layers_total: total(&source.total.layers),
             waiting,
+            scope: self.scope.clone(),
         }
     }
 }
@@ -215,7 +218,11 @@ mod tests {
 
     #[test]
     fn a_build_tells_what_it_waits_for_and_those_who_follow_it_too() {
-        let (build, follower, last) = (Progress::new("a".into()), Progress::new("b".into()), Progress::new("c".into()));
+        let (build, follower, last) = (
+            Progress::new("a".into(), None),
+            Progress::new("b".into(), None),
+            Progress::new("c".into(), Some("user:1".into())),
+        );
         follower.follow(&build);
         last.follow(&follower);
         build.start(Step::Pulling);
@@ -228,6 +235,7 @@ mod tests {
         let registry = build.wait(registry);
         let seen = last.snapshot();
         assert_eq!((seen.reference.as_str(), seen.bytes_done, seen.bytes_total), ("c", 40, Some(100)));
+        assert_eq!((seen.scope.as_deref(), build.snapshot().scope), (Some("user:1"), None));
         assert_eq!((seen.layers_done, seen.layers_total, build.fetched_bytes()), (1, Some(3), 0));
         assert_eq!(seen.waiting.as_deref(), Some("rate limited by docker.io, next try in 12 s, attempt 3"));
         drop(registry);

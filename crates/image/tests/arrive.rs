@@ -199,3 +199,62 @@ async fn an_object_store_that_fails_is_done_without() {
         Err(warren_image::StoreError::Objects { .. })
     ));
 }
+
+/// Damages one pack of the object store and takes another away.
+fn spoil(packs: &Path) -> usize {
+    let mut all: Vec<PathBuf> = fs::read_dir(packs).unwrap().map(|entry| entry.unwrap().path()).collect();
+    all.sort_by_key(|path| fs::metadata(path).unwrap().len());
+    let (gone, damaged) = (all.pop().unwrap(), all.pop().unwrap());
+    fs::remove_file(gone).unwrap();
+    let mut bytes = fs::read(&damaged).unwrap();
+    bytes.iter_mut().for_each(|byte| *byte ^= 1);
+    fs::write(damaged, bytes).unwrap();
+    fs::read_dir(packs).unwrap().count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_object_store_has_lost_comes_from_the_registry_and_is_given_back_to_it() {
+    let world = World::new();
+    world.registry.push("app", "1", &image(2));
+    let there = world.uploaded(&world.open("a"), "a", "1").await;
+    let expected = fs::read(Exported::new(&there.disk).path()).unwrap();
+    let packs = world.path("objects/packs");
+    let left = spoil(&packs);
+    let b = world.open("b");
+    let here = b.have(&world.name("1")).await.unwrap();
+    let mut read = vec![0; expected.len()];
+    let arrival = here.arrival.clone().unwrap();
+    tokio::time::timeout(WAIT_MAX, arrival.read(0, &mut read)).await.unwrap().unwrap();
+    assert!(read == expected);
+    until(|| world.artifact("b", &here).exists()).await;
+    assert!(fs::read(Exported::new(&here.disk).path()).unwrap() == expected);
+    fsck(&here.disk);
+    assert_eq!(fs::read_dir(&packs).unwrap().count(), left + 1, "what was lost is there again");
+    // A third node needs the registry for the manifest alone.
+    let before = world.registry.asked();
+    let c = world.open("c");
+    let third = c.have(&world.name("1")).await.unwrap();
+    until(|| world.artifact("c", &third).exists()).await;
+    assert!(world.registry.asked() <= before + 2, "only the manifest is asked for");
+    assert!(fs::read(Exported::new(&third.disk).path()).unwrap() == expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_can_give_is_an_error_that_says_why() {
+    let world = World::new();
+    world.registry.push("app", "1", &image(2));
+    let there = world.uploaded(&world.open("a"), "a", "1").await;
+    let size = fs::read(Exported::new(&there.disk).path()).unwrap().len();
+    spoil(&world.path("objects/packs"));
+    let b = world.open("b");
+    let here = b.have(&world.name("1")).await.unwrap();
+    world.registry.forget("app");
+    let mut read = vec![0; size];
+    let asked = here.arrival.as_ref().unwrap().read(0, &mut read);
+    let error = tokio::time::timeout(WAIT_MAX, asked).await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("object store") && error.contains("has no app"), "{error}");
+    // The registry is there again for whoever asks later.
+    world.registry.push("app", "1", &image(2));
+    let again = b.have(&world.name("1")).await.unwrap();
+    tokio::time::timeout(WAIT_MAX, again.arrival.unwrap().read(0, &mut read)).await.unwrap().unwrap();
+}

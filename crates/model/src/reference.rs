@@ -144,6 +144,11 @@ impl Reference {
         }
     }
 
+    /// Exactly this content of the same repository.
+    pub fn at(&self, digest: &Digest) -> Reference {
+        Reference { version: Version::Digest(digest.clone()), ..self.clone() }
+    }
+
     /// Whether both name versions of the same repository.
     pub fn shares_repository_with(&self, other: &Reference) -> bool {
         self.registry() == other.registry() && self.repository == other.repository

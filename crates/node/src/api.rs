@@ -1,12 +1,14 @@
 //! The node as control sees it.
 
 use crate::admit::{self, Verdict};
+use crate::builder::Builder;
 use crate::host;
 use crate::node::Node;
 use crate::sandbox::{Driver, Folder, Handle, Intent, Order, apply};
 use crate::shim_client::ShimClient;
 use crate::snapshots::template_key;
 use async_trait::async_trait;
+use futures_util::future::try_join_all;
 use hyper::Method;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -248,7 +250,13 @@ impl NodeApi for SharedNode {
         let unknown =
             |e: NodeError| ImageError { reference: order.name.clone(), code: "failed", message: e.to_string() };
         let (handle, shim) = self.shim(builder).map_err(unknown)?;
-        let imported = match crate::builder::build(&handle, shim, &order).await {
+        // Counts as use of the sandbox until the end.
+        let _operation = handle.activity.begin();
+        let images = &self.0.services.images;
+        // All at once, and first: the leases keep them.
+        let bases = order.bases.iter().map(|base| images.ensure(&base.image, &base.access, Ask::IfStale));
+        let bases = try_join_all(bases).await?;
+        let imported = match Builder::new(shim, &order).build(&bases).await {
             Ok(()) => {
                 let imported = self.0.services.images.import_private(order.archive.clone(), &order.name).await;
                 imported.map(|image| image.record)
@@ -340,5 +348,12 @@ impl NodeApi for SharedNode {
 
     fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String {
         self.0.token_key.sign(id, expires_at_ms)
+    }
+
+    async fn open_build(&self, builder: &SandboxId, order: &BuildOrder) -> Result<String, ImageError> {
+        let unknown =
+            |e: NodeError| ImageError { reference: order.name.clone(), code: "failed", message: e.to_string() };
+        let (handle, shim) = self.shim(builder).map_err(unknown)?;
+        Builder::new(shim, order).open(&handle).await
     }
 }

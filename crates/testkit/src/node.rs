@@ -69,6 +69,8 @@ struct State {
     snapshots: BTreeMap<SnapshotId, SnapshotInfo>,
     offered: HashSet<SnapshotId>,
     build_time: Duration,
+    dockerfile: String,
+    order: Option<BuildOrder>,
 }
 
 struct Sandbox {
@@ -153,6 +155,16 @@ impl SimNode {
         self.lock().build_time = time;
     }
 
+    /// The Dockerfile of the next build.
+    pub fn set_dockerfile(&self, text: &str) {
+        text.clone_into(&mut self.lock().dockerfile);
+    }
+
+    /// What was built last.
+    pub fn last_order(&self) -> Option<BuildOrder> {
+        self.lock().order.clone()
+    }
+
     /// Names of images that are here.
     pub fn image_names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.lock().images.keys().cloned().collect();
@@ -188,7 +200,7 @@ impl SimNode {
         }
     }
 
-    async fn live_on(self, id: SandboxId, image: String, life: Life) {
+    async fn live_on(self, id: SandboxId, image: String, scope: Option<String>, life: Life) {
         if let Some(time) = life.build {
             let build = ImageBuild {
                 id: format!("build-{image}"),
@@ -199,6 +211,7 @@ impl SimNode {
                 layers_done: 0,
                 layers_total: None,
                 waiting: None,
+                scope,
             };
             self.change(&id, |seen| seen.image_build = Some(build));
             tokio::time::sleep(time).await;
@@ -237,7 +250,7 @@ impl NodeApi for SimNode {
         self.inner.creates.fetch_add(1, Ordering::SeqCst);
         let life = (self.inner.script)(&spec);
         tokio::time::sleep(life.accept).await;
-        let image = spec.image.clone();
+        let (image, scope) = (spec.image.clone(), spec.image_access.scope().map(str::to_owned));
         {
             let mut state = self.lock();
             if state.terminated.contains(&id) {
@@ -257,7 +270,7 @@ impl NodeApi for SimNode {
             self.tell(&seen);
             state.sandboxes.insert(id.clone(), Sandbox { spec, seen });
         }
-        tokio::spawn(self.clone().live_on(id, image, life));
+        tokio::spawn(self.clone().live_on(id, image, scope, life));
         Ok(())
     }
 
@@ -357,10 +370,15 @@ impl NodeApi for SimNode {
         Ok(record)
     }
 
-    async fn build_image(&self, builder: &SandboxId, order: BuildOrder) -> Result<ImageRecord, ImageError> {
+    async fn open_build(&self, _builder: &SandboxId, order: &BuildOrder) -> Result<String, ImageError> {
         if !order.context.exists() {
             return Err(image_error(&order.name, "failed", "no such file"));
         }
+        Ok(std::mem::take(&mut self.lock().dockerfile))
+    }
+
+    async fn build_image(&self, builder: &SandboxId, order: BuildOrder) -> Result<ImageRecord, ImageError> {
+        self.lock().order = Some(order.clone());
         let (time, digest) = (self.lock().build_time, format!("sha256:of-{}", order.name.replace(['/', ':'], "-")));
         tokio::select! {
             () = tokio::time::sleep(time) => {}
@@ -538,6 +556,8 @@ fn image(reference: &str) -> ImageRecord {
         workdir: None,
         entrypoint: Vec::new(),
         cmd: Vec::new(),
+        shell: Vec::new(),
+        on_build: Vec::new(),
         architecture: "amd64".to_owned(),
         private: false,
     }

@@ -72,7 +72,7 @@ async fn insert(cx: &Context, caller: &Caller, image: &str, new: &mut NewSandbox
     }
     // What it leads to is not let go before the row is there, which needs it.
     let _turn = cx.builds.pins.read().await;
-    if let Some(pinned) = images::resolve(cx, caller, image).await? {
+    if let Some(pinned) = images::resolve(cx, &caller.user, image).await? {
         (new.row.node_image, new.row.image_digest) = (Some(pinned.name), Some(pinned.digest));
     }
     Ok(cx.store.sandbox_insert(new).await?)

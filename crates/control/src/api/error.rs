@@ -42,7 +42,7 @@ impl ApiError {
     }
 
     /// Its code.
-    pub(super) fn code(&self) -> ErrorCode {
+    pub(crate) fn code(&self) -> ErrorCode {
         self.code
     }
 

@@ -53,7 +53,7 @@ async fn one(
             caller.in_team(cx, &team_id).await?;
             cx.store.image_get(&Owner::Team(team_id).key(), name, tag).await?
         }
-        None => match find(cx, caller, &shown).await {
+        None => match find(cx, &caller.user, &shown).await {
             Err(error) if error.is_refusal() => None,
             row => row?,
         },

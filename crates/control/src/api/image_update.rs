@@ -74,7 +74,7 @@ fn check(request: &UpdateImages) -> Result<(), FieldError> {
 /// Where the source is said to be.
 async fn place_of(cx: &Context, caller: &Caller, source: &UpdateSource) -> Result<Result<Place, Refusal>, ApiError> {
     if let Some(reference) = &source.reference {
-        let row = match images::find(cx, caller, reference).await {
+        let row = match images::find(cx, &caller.user, reference).await {
             Err(error) if error.is_refusal() => return Ok(Err(Refusal::new("invalid", error.text()))),
             row => row?,
         };
@@ -123,7 +123,7 @@ async fn one(
     let Some(row) = changes.get(&place.owner.key(), &place.name, &place.tag).await? else {
         return Ok(Err(unknown(&shown())));
     };
-    if !images::readable(cx, caller, &row).await? {
+    if !images::readable(cx, &caller.user, &row).await? {
         return Ok(Err(unknown(&shown())));
     }
     if !may_change(cx, caller, &row).await? {

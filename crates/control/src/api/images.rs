@@ -101,15 +101,24 @@ pub(super) async fn gc(
     Ok(Json(cx.node.collect_images(request.keep_bytes, request.dry_run).await?.into()))
 }
 
-/// Pulls and conversions under way. Those under names of the server's own are shown to administrators only.
+/// Pulls and conversions under way. Those under names of the server's own are shown to administrators only, those that came through a
+/// saved login to its owner, too.
 #[utoipa::path(
     get, path = "/images/builds", operation_id = "image_builds", tag = "images",
     responses((status = 200, body = ImageBuilds), (status = "default", body = ErrorBody))
 )]
-pub(super) async fn builds(State(cx): State<Arc<Context>>, caller: Caller) -> Json<ImageBuilds> {
-    let mut builds = cx.node.image_builds().await;
-    builds.retain(|build| caller.user.is_admin || !is_reserved(&build.reference));
-    Json(ImageBuilds { builds: builds.into_iter().map(Into::into).collect() })
+pub(super) async fn builds(State(cx): State<Arc<Context>>, caller: Caller) -> Result<Json<ImageBuilds>, ApiError> {
+    let mut builds = Vec::new();
+    for build in cx.node.image_builds().await {
+        let shown = match &build.scope {
+            _ if caller.user.is_admin => true,
+            _ if is_reserved(&build.reference) => false,
+            Some(scope) => caller.is_in_scope(&cx, scope).await?,
+            None => true,
+        };
+        builds.extend(shown.then(|| build.into()));
+    }
+    Ok(Json(ImageBuilds { builds }))
 }
 
 fn reference(field: &str, text: String) -> Result<String, ApiError> {

@@ -158,7 +158,7 @@ async fn check(cx: &Context, caller: &Caller, reference: &str, access: &ImageAcc
         code: Some(code.as_str().to_owned()),
         details,
     };
-    let digest = match images::resolve(cx, caller, reference).await {
+    let digest = match images::resolve(cx, &caller.user, reference).await {
         Ok(Some(pinned)) => pinned.digest,
         Ok(None) => match cx.node.check_image(reference, access).await {
             Ok(digest) => digest,

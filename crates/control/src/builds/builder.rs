@@ -11,16 +11,21 @@ use crate::quota::Quota;
 use crate::random;
 use crate::reconcile::{deleted, dispatch};
 use crate::store::{Durability, NewSandbox, Owner as Scope, Page, SandboxRow, Selection, StoreError};
+use crate::templates;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 use warren_model::{SandboxId, SandboxSpec, Status};
-use warren_proto::http::CreateSandbox;
+use warren_proto::http::{CreateSandbox, StartCommand};
 
 /// Owner of all builders, made by a migration.
 pub(crate) const BUILDER_USER_ID: &str = "ubuilder";
 /// Name under which an administrator imports the image with Docker.
 pub(crate) const BUILDER_IMAGE: &str = "prime/_server/builder:1";
+/// What is started in it; where its log is, the build's script knows.
+const DAEMON: &str = "exec dockerd >/var/log/dockerd.log 2>&1";
+/// Exits with 0 once that answers.
+const READY: [&str; 2] = ["/usr/bin/docker", "version"];
 /// Size of a builder.
 const VCPUS: f64 = 2.0;
 const MEMORY_GB: f64 = 2.0;
@@ -86,8 +91,11 @@ async fn make(cx: &Context) -> Result<SandboxId, Fault> {
         return Err(Fault::new("builder_missing", missing()));
     }
     let internal = |error: &dyn std::fmt::Display| Fault::new("internal", error.to_string());
+    let start_command =
+        StartCommand { executable: "/bin/bash".to_owned(), args: vec!["-c".to_owned(), DAEMON.to_owned()] };
     let request = CreateSandbox {
         name: "image-builder".to_owned(),
+        start_command: Some(start_command),
         docker_image: Some(BUILDER_IMAGE.to_owned()),
         cpu_cores: VCPUS,
         memory_gb: MEMORY_GB,
@@ -96,6 +104,8 @@ async fn make(cx: &Context) -> Result<SandboxId, Fault> {
         idle_timeout_minutes: Some(cx.config.builder_idle_minutes),
         ..CreateSandbox::default()
     };
+    let ready = READY.map(str::to_owned).to_vec();
+    templates::ensure(cx, BUILDER_USER_ID, &request, ready).await?;
     let spec = SandboxSpec::try_from(&request).map_err(|e| internal(&e))?;
     let id = SandboxId::from_bits(random::bits().map_err(|e| internal(&e))?);
     let row = SandboxRow::asked(id, BUILDER_USER_ID.to_owned(), None, request, spec.egress, now_ms());

@@ -13,6 +13,18 @@ impl Fault {
     pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
         Fault { code: code.to_owned(), message: message.into() }
     }
+
+    /// Whether what the author wrote is at fault, so that the machine is as good as before.
+    pub(super) fn is_authors(&self) -> bool {
+        const CODES: [&str; 5] = [
+            "build_failed",
+            "image_not_found",
+            "image_access_denied",
+            "image_bad_reference",
+            "image_wrong_architecture",
+        ];
+        CODES.contains(&self.code.as_str())
+    }
 }
 
 impl From<ImageError> for Fault {

@@ -1,10 +1,12 @@
 //! Builds of owned images: uploads of contexts, turns, builder sandboxes, and what tags lead to.
 //!
 //! `machine` says what may follow in a build, `plan` whose turn it is; both are pure. `driver` waits and begins, `run` does one build,
-//! `builder` has the sandboxes in which Dockerfiles are built, `artifacts` keeps the bytes on the node that tags lead to.
+//! `builder` has the sandboxes in which Dockerfiles are built, `dockerfile` and `bases` say what they build on, `artifacts` keeps the bytes on the node that tags lead to.
 
 mod artifacts;
+mod bases;
 mod builder;
+mod dockerfile;
 pub(crate) mod driver;
 mod fault;
 mod files;

@@ -2,23 +2,20 @@
 
 use super::fault::Fault;
 use super::machine::Event;
-use super::{artifacts, builder};
+use super::{artifacts, bases, builder};
 use crate::clock::now_ms;
 use crate::context::Context;
-use crate::credential::image_access;
-use crate::images::{Owner, build_name};
+use crate::images::build_name;
 use crate::reconcile::driver::chain;
 use crate::store::{BuildRow, StoreError};
 use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use warren_model::{ImageAccess, SandboxId};
+use warren_model::SandboxId;
 use warren_proto::node::{BuildOrder, ImageRecord};
 
 /// Longest build of a Dockerfile once its builder runs, seconds; also the longest pull of a source.
 const BUILD_SECS_MAX: u64 = 30 * 60;
-/// Longest wait for a build whose builder was ended, seconds.
-const UNWIND_SECS_MAX: u64 = 30;
 /// Longest message that is kept, bytes.
 const MESSAGE_LEN_MAX: usize = 4096;
 
@@ -83,12 +80,7 @@ async fn pull(
     source: &str,
     cancel: &CancellationToken,
 ) -> Result<ImageRecord, Stopped> {
-    let access = match &build.owner {
-        Owner::User(_) => image_access(cx, &build.user_id, None, source).await?,
-        Owner::Team(team_id) => image_access(cx, &build.user_id, Some(team_id), source).await?,
-        // What becomes everybody's is fetched as everybody could.
-        Owner::Platform => ImageAccess::default(),
-    };
+    let access = bases::access(cx, build, source).await?;
     let limit = Duration::from_secs(BUILD_SECS_MAX);
     tokio::select! {
         biased;
@@ -113,7 +105,7 @@ async fn in_builder(cx: &Context, build: &BuildRow, cancel: &CancellationToken) 
     match &made {
         // The Dockerfile was at fault, or nothing: the layers so far are worth keeping.
         Ok(_) => builder::give_back(cx, &build.owner, id).await?,
-        Err(Stopped::Failed(fault)) if fault.code == "build_failed" => builder::give_back(cx, &build.owner, id).await?,
+        Err(Stopped::Failed(fault)) if fault.is_authors() => builder::give_back(cx, &build.owner, id).await?,
         Err(_) => builder::end(cx, &id).await?,
     }
     made
@@ -139,8 +131,14 @@ async fn attempt(
         log: files.log(&build.id),
         archive: files.archive(&build.id),
         name: build_name(&build.id),
+        text: None,
+        bases: Vec::new(),
     };
-    let building = cx.node.build_image(id, order);
+    let building = async {
+        let text = cx.node.open_build(id, &order).await?;
+        let order = bases::settle(cx, build, order, &text).await?;
+        Ok::<_, Fault>(cx.node.build_image(id, order).await?)
+    };
     tokio::pin!(building);
     let stopped = tokio::select! {
         biased;
@@ -151,9 +149,13 @@ async fn attempt(
             Err(_) => timed_out().into(),
         },
     };
-    // With its builder, the build ends by itself: nothing is cut off in the middle.
+    // With its builder, the build ends by itself: nothing is cut off in the middle. Once its result was on its way in, that takes the
+    // time of an import, and the name that it gets is removed after that.
     builder::end(cx, id).await?;
-    let _ = timeout(Duration::from_secs(UNWIND_SECS_MAX), building).await;
+    tokio::select! {
+        () = cx.stop.cancelled() => return Err(Stopped::Server),
+        _ = building => {}
+    }
     Err(stopped)
 }
 

@@ -2,9 +2,8 @@
 
 use super::{Owner, pin_name};
 use crate::api::ApiError;
-use crate::auth::Caller;
 use crate::context::Context;
-use crate::store::{ImageRow, StoreError};
+use crate::store::{ImageRow, StoreError, User};
 use warren_model::reference::{Reference, Source, Version};
 use warren_proto::http::{ErrorCode, Visibility};
 
@@ -25,10 +24,10 @@ pub(crate) struct Place {
     pub(crate) tag: String,
 }
 
-/// What a sandbox of `reference` runs for this caller; `None` leaves the reference to the node, which asks its registry.
+/// What a sandbox of `reference` runs for this user; `None` leaves the reference to the node, which asks its registry.
 ///
 /// In this order: `prime/...`, a legacy owner prefix, an image of the platform, a registry's host, Docker Hub.
-pub(crate) async fn resolve(cx: &Context, caller: &Caller, text: &str) -> Result<Option<Pinned>, ApiError> {
+pub(crate) async fn resolve(cx: &Context, user: &User, text: &str) -> Result<Option<Pinned>, ApiError> {
     let reference = parse(cx, text).await?;
     let is_owned = matches!(reference.source(), Source::Owned { .. });
     let refused = |detail: String| ApiError::new(ErrorCode::ImageNotFound, detail);
@@ -39,7 +38,7 @@ pub(crate) async fn resolve(cx: &Context, caller: &Caller, text: &str) -> Result
         None => return Ok(None),
     };
     let visible = match row {
-        Some(row) if readable(cx, caller, &row).await? => Some(row),
+        Some(row) if readable(cx, user, &row).await? => Some(row),
         _ => None,
     };
     match visible {
@@ -50,11 +49,11 @@ pub(crate) async fn resolve(cx: &Context, caller: &Caller, text: &str) -> Result
     }
 }
 
-/// The tag that a caller names in a call about images: by its full reference, or `name:tag` of his own or the platform's.
-pub(crate) async fn find(cx: &Context, caller: &Caller, text: &str) -> Result<Option<ImageRow>, ApiError> {
+/// The tag that a user names in a call about images: by its full reference, or `name:tag` of his own or the platform's.
+pub(crate) async fn find(cx: &Context, user: &User, text: &str) -> Result<Option<ImageRow>, ApiError> {
     let reference = parse(cx, text).await?;
     if let (Source::DockerHub, Version::Tag(tag)) = (reference.source(), reference.version()) {
-        let own = Owner::User(caller.user.id.clone()).key();
+        let own = Owner::User(user.id.clone()).key();
         if let Some(row) = cx.store.image_get(&own, plain(&reference), tag).await? {
             return Ok(Some(row));
         }
@@ -62,19 +61,19 @@ pub(crate) async fn find(cx: &Context, caller: &Caller, text: &str) -> Result<Op
     let Some(place) = place(cx, &reference).await? else { return Ok(None) };
     let row = cx.store.image_get(&place.owner.key(), &place.name, &place.tag).await?;
     match row {
-        Some(row) if readable(cx, caller, &row).await? => Ok(Some(row)),
+        Some(row) if readable(cx, user, &row).await? => Ok(Some(row)),
         _ => Ok(None),
     }
 }
 
-/// Whether the caller may run it: it is public, his own, of a team of his, or he administers the server.
-pub(crate) async fn readable(cx: &Context, caller: &Caller, row: &ImageRow) -> Result<bool, StoreError> {
-    if row.visibility == Visibility::Public || caller.user.is_admin {
+/// Whether the user may run it: it is public, his own, of a team of his, or he administers the server.
+pub(crate) async fn readable(cx: &Context, user: &User, row: &ImageRow) -> Result<bool, StoreError> {
+    if row.visibility == Visibility::Public || user.is_admin {
         return Ok(true);
     }
     match &row.owner {
-        Owner::User(id) => Ok(*id == caller.user.id),
-        Owner::Team(id) => Ok(cx.store.role(id, &caller.user.id).await?.is_some()),
+        Owner::User(id) => Ok(*id == user.id),
+        Owner::Team(id) => Ok(cx.store.role(id, &user.id).await?.is_some()),
         Owner::Platform => Ok(true),
     }
 }

@@ -1,6 +1,6 @@
 //! One template, from a sandbox to a snapshot that is offered.
 
-use crate::auth::Caller;
+use crate::builds::BUILDER_USER_ID;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::credential::image_access;
@@ -12,7 +12,7 @@ use crate::store::{Durability, NewSandbox, SandboxRow, StoreError, TemplateRow};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use warren_model::{SandboxId, SandboxSpec, SnapshotId, Status};
-use warren_proto::http::{CreateSandbox, KeyLimits, TemplateState};
+use warren_proto::http::{CreateSandbox, TemplateState};
 
 /// Longest wait for the sandbox to run, seconds: its image may be large, the node full.
 const RUNS_WITHIN_SECS: u64 = 1800;
@@ -98,10 +98,15 @@ async fn begin(cx: &Context, row: &mut TemplateRow) -> Result<SandboxId, MakeErr
     cx.store.template_update(row).await?;
     // What its image leads to is not let go before the row is there, which needs it.
     let turn = cx.builds.pins.read().await;
-    let user =
-        cx.store.user_get(&row.user_id).await?.ok_or_else(|| MakeError::Unfit("its owner is gone".to_owned()))?;
-    let owner = Caller { user, key_hash: String::new(), key_limits: KeyLimits::default() };
-    let pinned = images::resolve(cx, &owner, &spec.image).await.map_err(|error| MakeError::Unfit(error.text()))?;
+    let pinned = match row.user_id.as_str() {
+        // The server's own image has no owner.
+        BUILDER_USER_ID => None,
+        user_id => {
+            let user = cx.store.user_get(user_id).await?;
+            let user = user.ok_or_else(|| MakeError::Unfit("its owner is gone".to_owned()))?;
+            images::resolve(cx, &user, &spec.image).await.map_err(|error| MakeError::Unfit(error.text()))?
+        }
+    };
     let asked = SandboxRow::asked(id, row.user_id.clone(), row.team_id.clone(), request, spec.egress, now_ms());
     let (node_image, image_digest) = pinned.map(|pinned| (pinned.name, pinned.digest)).unzip();
     let new = NewSandbox {

@@ -14,9 +14,13 @@ mod make;
 
 pub(crate) use driver::drive;
 
+use crate::clock::now_ms;
 use crate::context::Context;
 use crate::store::{SandboxRow, StoreError, TemplateRow};
-use warren_proto::http::TemplateState;
+use warren_proto::http::{CreateSandbox, TemplateState};
+
+/// Time within which a template of the server itself must be ready, milliseconds.
+const READY_WITHIN_MS: u64 = 300_000;
 
 /// Asks for a template to be let go; the driver does it.
 pub(crate) async fn delete(cx: &Context, mut row: TemplateRow) -> Result<(), StoreError> {
@@ -24,6 +28,43 @@ pub(crate) async fn delete(cx: &Context, mut row: TemplateRow) -> Result<(), Sto
     cx.store.template_update(&row).await?;
     cx.templates_nudge.notify_one();
     Ok(())
+}
+
+/// Has a template for creates like `request` if there is none; `ready` says when it may be taken.
+pub(crate) async fn ensure(
+    cx: &Context,
+    user_id: &str,
+    request: &CreateSandbox,
+    ready: Vec<String>,
+) -> Result<(), StoreError> {
+    let all = cx.store.templates_all().await?;
+    match all.into_iter().find(|row| row.user_id == user_id && row.request.start_command == request.start_command) {
+        Some(row) if row.state == TemplateState::Idle => rebuild(cx, row).await.map(drop),
+        Some(_) => Ok(()),
+        None => {
+            let now = now_ms();
+            let row = TemplateRow {
+                id: format!("t-{user_id}"),
+                user_id: user_id.to_owned(),
+                team_id: None,
+                name: request.name.clone(),
+                request: CreateSandbox { idle_timeout_minutes: None, ..request.clone() },
+                ready: Some(ready),
+                ready_within_ms: READY_WITHIN_MS,
+                state: TemplateState::Making,
+                sandbox_id: None,
+                snapshot_id: None,
+                image_digest: None,
+                error: None,
+                created_at_ms: now,
+                updated_at_ms: now,
+                used_at_ms: now,
+            };
+            cx.store.template_insert(&row).await?;
+            cx.templates_nudge.notify_one();
+            Ok(())
+        }
+    }
 }
 
 /// Has those made again that were dropped for lack of use, if a create would have gone on from them.

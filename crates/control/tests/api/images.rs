@@ -32,7 +32,7 @@ async fn pull_import_list_remove() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_for_owned_images_is_shown_to_administrators_only() {
+async fn what_is_under_way_is_shown_to_those_who_may_see_the_image() {
     let server =
         Server::start(SimNode::new(|_| Life { build: Some(Duration::from_secs(600)), ..Life::default() })).await;
     server.post("/api/v1/images/build", json!({"source_image": "ghcr.io/o/app:v1"})).await.ok();
@@ -42,9 +42,15 @@ async fn what_is_under_way_for_owned_images_is_shown_to_administrators_only() {
     })
     .await;
     let (_, other) = server.user("other").await;
+    let (_, member) = server.user("member").await;
     for image in ["prime/owner/app:v1", "debian:12"] {
         server.create(json!({"docker_image": image})).await;
     }
+    // What comes through a saved login is its owner's to see.
+    let login = json!({"server": "quay.io", "username": "ann", "password": "hunter2"});
+    server.call_as(&member, Method::PUT, "/api/v1/registry/credentials", login).await.ok();
+    let body = json!({"name": "a", "docker_image": "quay.io/secret/app:1"});
+    server.call_as(&member, Method::POST, "/api/v1/sandbox", body).await.ok();
     let shown = |key: String| {
         let server = &server;
         async move {
@@ -56,6 +62,8 @@ async fn what_is_under_way_for_owned_images_is_shown_to_administrators_only() {
             names
         }
     };
-    assert_eq!(shown(server.key.clone()).await, ["debian:12", "prime/_artifact/sha256-5151:1"]);
+    let all = ["debian:12", "prime/_artifact/sha256-5151:1", "quay.io/secret/app:1"];
+    assert_eq!(shown(server.key.clone()).await, all);
     assert_eq!(shown(other).await, ["debian:12"]);
+    assert_eq!(shown(member).await, ["debian:12", "quay.io/secret/app:1"]);
 }

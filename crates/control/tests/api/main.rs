@@ -8,6 +8,7 @@ mod batches;
 mod creating;
 mod deleting;
 mod ends;
+mod image_bases;
 mod image_rules;
 mod images;
 mod lists;

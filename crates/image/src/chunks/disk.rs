@@ -3,6 +3,7 @@ use super::{CHUNK, Chunks, slot_at};
 use crate::ext4::grow::ReadAt;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -45,6 +46,20 @@ impl Disk {
             }
         }
         out.set_len(self.size)
+    }
+
+    /// Parts of the disk that hold data, rising and apart, bytes; between them are zeroes. Known even where the data still arrives.
+    pub fn data_ranges(&self) -> io::Result<Vec<Range<u64>>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for at in (0..self.size).step_by(CHUNK) {
+            let end = self.size.min(at + CHUNK as u64);
+            match (self.data_at(at)?, ranges.last_mut()) {
+                (None, _) => {}
+                (Some(_), Some(last)) if last.end == at => last.end = end,
+                (Some(_), _) => ranges.push(at..end),
+            }
+        }
+        Ok(ranges)
     }
 
     /// Where the chunk that holds byte `at` lies in the file; `None` if it is all zeroes.

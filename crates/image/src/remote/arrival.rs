@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Parts that come along with one that is asked for: neighbours, at most this many.
@@ -25,6 +26,9 @@ const YIELD_MAX: Duration = Duration::from_secs(1);
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(120);
 /// Time after which who waits for what another fetches looks whether that still goes on.
 const TAKE_OVER_AFTER: Duration = Duration::from_millis(250);
+/// Tries after which help is asked for, if the object store has no such part or a damaged one, and if it does not answer as it should.
+const LASTING_TRIES_MAX: u32 = 3;
+const PASSING_TRIES_MAX: u32 = 10;
 /// First and longest pause between two tries.
 const RETRY_PAUSE: Range<Duration> = Duration::from_millis(100)..Duration::from_secs(10);
 
@@ -49,6 +53,19 @@ pub struct Arrival {
     /// Bytes that came, as they are stored there.
     received: AtomicU64,
     given_up: AtomicBool,
+    help: watch::Sender<Help>,
+    /// Whether the object store has lost or damaged part of it.
+    is_damaged: AtomicBool,
+}
+
+/// Whether an arrival goes on by itself.
+#[derive(Debug, Clone, PartialEq)]
+enum Help {
+    NotNeeded,
+    /// What is missing must come from elsewhere.
+    Wanted,
+    /// That could not be done, for this reason.
+    InVain(String),
 }
 
 impl Arrival {
@@ -65,6 +82,8 @@ impl Arrival {
             last_asked: Mutex::new(Instant::now()),
             received: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
+            help: watch::Sender::new(Help::NotNeeded),
+            is_damaged: AtomicBool::new(false),
         })
     }
 
@@ -128,6 +147,38 @@ impl Arrival {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
+    /// Waits until parts must come from elsewhere.
+    pub(crate) async fn until_stuck(&self) {
+        // The sender lives as long as this does.
+        let _ = self.help.subscribe().wait_for(|help| *help == Help::Wanted).await;
+    }
+
+    /// What was missing has been brought from elsewhere.
+    pub(crate) fn rescued(&self) {
+        self.help.send_replace(Help::NotNeeded);
+    }
+
+    /// It could not be, for this reason.
+    pub(crate) fn not_rescued(&self, problem: String) {
+        self.help.send_replace(Help::InVain(problem));
+    }
+
+    /// There may be a way that there was not before.
+    pub(crate) fn try_again(&self) {
+        self.help.send_if_modified(|help| {
+            let is_over = matches!(help, Help::InVain(_));
+            if is_over {
+                *help = Help::NotNeeded;
+            }
+            is_over
+        });
+    }
+
+    /// Whether the object store turned out to have lost or damaged part of it.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Ordering::Relaxed)
+    }
+
     fn find(&self, index: u64) -> Option<usize> {
         self.artifact.parts.binary_search_by_key(&index, |part| u64::from(part.index)).ok()
     }
@@ -174,22 +225,54 @@ impl Arrival {
 
     /// Fetches parts, again and again if need be.
     async fn insist(&self, run: Range<usize>, until: Option<Instant>) -> Result<(), ArriveError> {
-        let mut pause = RETRY_PAUSE.start;
+        let (mut pause, mut tries) = (RETRY_PAUSE.start, 0);
         loop {
             if self.given_up.load(Ordering::Relaxed) {
                 return Err(ArriveError("nobody needs it any more".to_owned()));
             }
             let error = match self.fetch(run.clone()).await {
                 Ok(()) => return Ok(()),
-                Err(error) => ArriveError(chain(&error)),
+                Err(error) => error,
             };
-            if until.is_some_and(|until| Instant::now() + pause > until) {
+            tries += 1;
+            let is_stuck = tries >= if error.is_lasting() { LASTING_TRIES_MAX } else { PASSING_TRIES_MAX };
+            if is_stuck && error.is_lasting() {
+                self.is_damaged.store(true, Ordering::Relaxed);
+            }
+            let in_vain = if is_stuck { self.ask_for_help() } else { None };
+            let error = ArriveError(in_vain.iter().fold(chain(&error), |error, why| format!("{error}; {why}")));
+            if until.is_some_and(|until| in_vain.is_some() || Instant::now() + pause > until) {
                 return Err(error);
             }
             tracing::warn!(digest = self.artifact.record.digest, %error, "tried again");
-            sleep(pause).await;
+            self.rest(&run, pause).await;
             pause = (pause * 2).min(RETRY_PAUSE.end);
         }
+    }
+
+    /// Why help was in vain, if it was.
+    fn ask_for_help(&self) -> Option<String> {
+        self.help.send_if_modified(|help| {
+            let is_new = *help == Help::NotNeeded;
+            if is_new {
+                *help = Help::Wanted;
+            }
+            is_new
+        });
+        match &*self.help.borrow() {
+            Help::InVain(why) => Some(why.clone()),
+            _ => None,
+        }
+    }
+
+    /// Waits for `pause`, or until what is missing has come another way.
+    async fn rest(&self, run: &Range<usize>, pause: Duration) {
+        let come = async {
+            for part in &self.artifact.parts[run.clone()] {
+                self.chunks.until_here(&part.id).await;
+            }
+        };
+        let _ = timeout(pause, come).await;
     }
 
     /// Fetches those of `run` that are missing: one request for each pack that they lie in.
@@ -229,6 +312,14 @@ enum FetchError {
     Damaged,
     #[error("write a chunk")]
     Write(#[from] io::Error),
+}
+
+impl FetchError {
+    /// Whether it will most likely be the same the next time.
+    fn is_lasting(&self) -> bool {
+        use object_store::Error::NotFound;
+        matches!(self, Self::Damaged | Self::Remote(RemoteError::Damaged(_) | RemoteError::Store(NotFound { .. })))
+    }
 }
 
 /// Counts a question while it waits.

@@ -100,7 +100,11 @@ impl Shared {
             let began = Instant::now();
             let (_, total) = arrival.progress();
             tracing::info!(%digest, bytes = total, "image arrives from the object store");
-            if let Err(error) = arrival.finish().await {
+            let finished = tokio::select! {
+                finished = arrival.finish() => finished,
+                () = shared.clone().stand_by(digest.clone(), arrival.clone()) => return,
+            };
+            if let Err(error) = finished {
                 tracing::info!(%digest, %error, "image is not needed any more");
                 return;
             }
@@ -110,7 +114,7 @@ impl Shared {
         });
     }
 
-    fn end_arrival(&self, digest: &Digest, arrival: &Arc<Arrival>) {
+    fn end_arrival(self: &Arc<Self>, digest: &Digest, arrival: &Arc<Arrival>) {
         let ended = self.chunks.sync().and_then(|()| {
             // Locked, so that the image does not go in the meantime; and it may have gone and come again since.
             let _index = self.index();
@@ -119,7 +123,8 @@ impl Shared {
                 return Ok(());
             }
             arrivals.remove(digest);
-            self.files.end_arrival(digest)
+            lock(&self.origins).remove(digest);
+            if arrival.is_damaged() { self.end_rescued(digest) } else { self.files.end_arrival(digest) }
         });
         if let Err(error) = ended {
             tracing::warn!(%digest, error = chain(&error), "an arrived image is looked at again at the next start");

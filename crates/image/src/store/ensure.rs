@@ -36,7 +36,7 @@ impl Store {
             return Ok(image);
         }
         has_registry(&reference, &name)?;
-        let progress = Progress::new(name.clone());
+        let progress = Progress::new(name.clone(), access.scope().map(str::to_owned));
         let errand = self.shared.errand(access, &progress);
         let key = flight_key(&name, access.scope());
         let shared = self.shared.clone();
@@ -52,14 +52,14 @@ impl Store {
             return Ok(image.record.digest);
         }
         has_registry(&reference, &name)?;
-        let errand = self.shared.errand(access, &Progress::new(name.clone()));
+        let errand = self.shared.errand(access, &Progress::new(name.clone(), access.scope().map(str::to_owned)));
         let errand = Errand { rate_wait_max: errand.rate_wait_max.min(CHECK_WAIT_MAX), ..errand };
         self.shared.look(&reference, &name, &errand).await.map_err(|error| pull_error(&name, &error))
     }
 }
 
 impl Shared {
-    fn errand(&self, access: &ImageAccess, progress: &Arc<Progress>) -> Errand {
+    pub(super) fn errand(&self, access: &ImageAccess, progress: &Arc<Progress>) -> Errand {
         let rate_wait_max = self.registry.config().rate_wait_max;
         Errand { access: access.clone(), progress: progress.clone(), rate_wait_max }
     }
@@ -95,7 +95,10 @@ impl Shared {
     async fn fetch(self: Arc<Self>, reference: Reference, name: String, errand: Errand) -> Outcome {
         let _listed = Listed::new(self.clone(), errand.progress.clone());
         match self.resolve(&reference, &name, &errand).await {
-            Ok(Found::Here(image)) => Ok(*image),
+            Ok(Found::Here(image)) => {
+                self.note_origin(&image, &reference, &errand.access);
+                Ok(*image)
+            }
             Ok(Found::There(resolved)) => self.pull(&reference, name, *resolved, errand).await,
             Err(error) => match self.known_offline(&name, &errand).filter(|_| error.is_unreachable()) {
                 Some(image) => {

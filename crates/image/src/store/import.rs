@@ -27,7 +27,7 @@ impl Store {
         let name = reference.to_string();
         let shared = self.shared.clone();
         let work = async move {
-            let progress = Progress::new(name.clone());
+            let progress = Progress::new(name.clone(), scope.clone());
             let _listed = Listed::new(shared.clone(), progress.clone());
             let scratch = Scratch::new(shared.files.scratch());
             let opened = blocking(move || {

@@ -111,6 +111,12 @@ impl Index {
         names.into_iter().filter_map(known).collect()
     }
 
+    /// Names for which registries give an image.
+    pub(super) fn fetched_names(&self, digest: &Digest) -> Vec<String> {
+        let fetched = self.names.iter().filter(|(_, to)| to.digest == *digest && to.resolved.is_some());
+        fetched.map(|(name, _)| name.clone()).collect()
+    }
+
     /// All images.
     pub(super) fn digests(&self) -> Vec<&Digest> {
         self.images.keys().collect()
@@ -181,6 +187,8 @@ mod tests {
             workdir: None,
             entrypoint: Vec::new(),
             cmd: Vec::new(),
+            shell: Vec::new(),
+            on_build: Vec::new(),
             architecture: "amd64".to_owned(),
             private: false,
         };

@@ -50,9 +50,11 @@ impl Shared {
             record.and_then(|record| self.image(&mut index, &resolved.digest, record))
         };
         if let Some(image) = here {
+            self.note_origin(&image, &reference, &errand.access);
             return Ok(image);
         }
         if let Some(image) = self.arrive(&reference, &name, &resolved.digest, resolved.scope.is_some()).await {
+            self.note_origin(&image, &reference, &errand.access);
             return Ok(image);
         }
         tracing::info!(image = name, digest = %resolved.digest, "pulling an image");
@@ -73,7 +75,7 @@ impl Shared {
         made
     }
 
-    async fn pull_and_convert(
+    pub(super) async fn pull_and_convert(
         self: &Arc<Self>,
         reference: &Reference,
         name: &str,
@@ -184,7 +186,8 @@ fn now_ms() -> u64 {
 }
 
 fn record(name: &str, built: &Built) -> ImageRecord {
-    let Config { architecture, env, user, workdir, entrypoint, cmd, diff_ids: _ } = built.config.clone();
+    let Config { architecture, env, user, workdir, entrypoint, cmd, shell, on_build, diff_ids: _ } =
+        built.config.clone();
     ImageRecord {
         reference: name.to_owned(),
         digest: built.digest.to_string(),
@@ -195,6 +198,8 @@ fn record(name: &str, built: &Built) -> ImageRecord {
         workdir,
         entrypoint,
         cmd,
+        shell,
+        on_build,
         architecture,
         private: false,
     }

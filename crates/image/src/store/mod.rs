@@ -25,6 +25,7 @@ mod lease;
 mod make;
 mod pin;
 mod quota;
+mod rescue;
 
 pub use ensure::Ask;
 pub use lease::Lease;
@@ -38,6 +39,7 @@ use files::{Files, millis};
 use flight::Flights;
 use index::Index;
 use lease::Leases;
+use rescue::Origin;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -149,6 +151,8 @@ pub(crate) struct Shared {
     remote: Option<Remote>,
     /// Images whose chunks are still to come.
     arrivals: Mutex<HashMap<Digest, Arc<Arrival>>>,
+    /// Where those can be had if the object store fails.
+    origins: Mutex<HashMap<Digest, Origin>>,
     /// Images that go to the object store, one after the other.
     uploads: tokio::sync::Mutex<()>,
 }
@@ -181,6 +185,7 @@ impl Store {
             quota_bytes: config.quota_bytes,
             remote,
             arrivals: Mutex::default(),
+            origins: Mutex::default(),
             uploads: tokio::sync::Mutex::default(),
         };
         let store = Self { shared: Arc::new(shared) };
@@ -255,6 +260,7 @@ impl Shared {
             tracing::warn!(%digest, %error, "the use of an image cannot be written down");
         }
         let arrival = lock(&self.arrivals).get(digest).cloned();
+        arrival.iter().for_each(|arrival| arrival.try_again());
         Some(Image { record, disk, arrival, lease: Lease::take(self, digest) })
     }
 
@@ -284,6 +290,7 @@ impl Shared {
                 Ok(manifest) => {
                     index.forget(digest);
                     if let Some(arrival) = lock(&self.arrivals).remove(digest) {
+                        lock(&self.origins).remove(digest);
                         arrival.give_up();
                     }
                     manifest

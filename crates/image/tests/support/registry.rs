@@ -75,6 +75,11 @@ impl Registry {
         self.content.lock().unwrap().insert(format!("/v2/{repository}/{what}"), bytes);
     }
 
+    /// Has nothing of a repository any more.
+    pub fn forget(&self, repository: &str) {
+        self.content.lock().unwrap().retain(|path, _| !path.starts_with(&format!("/v2/{repository}/")));
+    }
+
     pub fn times(&self, request: &str) -> usize {
         self.behaviour.asked.lock().unwrap().get(request).copied().unwrap_or(0)
     }

@@ -9,15 +9,10 @@ use warren_proto::guest::command_session::{
     self as wire, CommandSpec, EndOfStream, EnvelopeDecoder, Event, EventResponse, Output, StartRequest,
 };
 use warren_proto::guest::paths::COMMAND_SESSION;
-use warren_proto::node::BuildOrder;
 
-/// The command that builds.
-pub(super) fn words(script: &str, order: &BuildOrder) -> Vec<String> {
-    let mut words = vec!["/bin/bash".to_owned(), script.to_owned(), order.dockerfile.clone()];
-    for (name, value) in &order.args {
-        words.extend(["--build-arg".to_owned(), format!("{name}={value}")]);
-    }
-    words
+/// The command for one step of the script.
+pub(super) fn words(script: &str, step: &[&str]) -> Vec<String> {
+    ["/bin/bash", script].iter().chain(step).map(|word| (*word).to_owned()).collect()
 }
 
 /// Runs `words` until they end; answers the exit code.

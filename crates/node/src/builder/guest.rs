@@ -48,7 +48,8 @@ impl Guest {
         self.put_body(path, len, body).await
     }
 
-    async fn put_body(&self, path: &str, len: u64, body: ProxyBody) -> Result<(), String> {
+    /// Writes what a body of `len` bytes brings.
+    pub(super) async fn put_body(&self, path: &str, len: u64, body: ProxyBody) -> Result<(), String> {
         let target = format!("{}?path={path}", paths::FILES);
         let response = self.send(Method::PUT, &target, &[("content-length", &len.to_string())], body).await?;
         let mut body = response.into_body();

@@ -29,7 +29,7 @@ const CONNECTIONS_MAX: usize = 4;
 
 /// Where the bytes of the disk come from.
 #[derive(Clone)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// The image is arriving.
     Arriving(Arc<Arrival>),
     /// It has arrived.
@@ -38,7 +38,7 @@ pub(super) enum Source {
 
 impl Source {
     /// Of an image.
-    pub(super) fn of(image: &Image) -> Self {
+    pub(crate) fn of(image: &Image) -> Self {
         match &image.arrival {
             Some(arrival) => Self::Arriving(arrival.clone()),
             None => Self::Here(image.disk.clone()),
@@ -52,7 +52,8 @@ impl Source {
         }
     }
 
-    async fn read(&self, at: u64, mut buffer: Vec<u8>) -> Result<Vec<u8>, String> {
+    /// Reads into the whole buffer; waits for what is not here yet.
+    pub(crate) async fn read(&self, at: u64, mut buffer: Vec<u8>) -> Result<Vec<u8>, String> {
         match self {
             Self::Arriving(arrival) => {
                 arrival.read(at, &mut buffer).await.map_err(|error| error.to_string())?;

@@ -11,6 +11,7 @@ mod start;
 mod uids;
 
 pub(crate) use activity::{Activity, Operation};
+pub(crate) use arriving::Source;
 pub(crate) use change::Order;
 pub(crate) use driver::{Adopted, Driver, Handle, Services, Waiters};
 pub(crate) use folder::{Folder, Intent, Turn};

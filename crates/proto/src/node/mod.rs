@@ -1,8 +1,10 @@
 //! What control says to a node. One process in `warren serve`; over HTTP/2 between machines.
 
+mod build;
 mod snapshot;
 mod token;
 
+pub use build::{BuildBase, BuildOrder};
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use token::{BadToken, TokenClaims, TokenKey};
 
@@ -22,6 +24,8 @@ pub mod limits {
     pub const BUILD_LOG_LEN_MAX: u64 = 4 << 20;
     /// Largest result of a build on its way out of the builder, bytes.
     pub const BUILD_ARCHIVE_LEN_MAX: u64 = 32 << 30;
+    /// Largest Dockerfile, bytes.
+    pub const DOCKERFILE_LEN_MAX: usize = 1 << 20;
 }
 
 /// One machine that runs sandboxes. Every call is idempotent; every call ends in bounded time.
@@ -67,7 +71,8 @@ pub trait NodeApi: Send + Sync + 'static {
     /// Keeps the image of `digest`, which is here, under a name that no registry is asked for; the name stops leading elsewhere.
     async fn pin_image(&self, digest: &str, name: &str) -> Result<ImageRecord, ImageError>;
 
-    /// Builds a Dockerfile in `builder`, a running sandbox of an image with Docker, and takes the result in as `order.name`.
+    /// Builds what [`NodeApi::open_build`] took into `builder`, a running sandbox of an image with Docker, on the bases of the order,
+    /// and takes the result in as `order.name`.
     /// Ends when the builder does; the caller bounds it in time.
     async fn build_image(&self, builder: &SandboxId, order: BuildOrder) -> Result<ImageRecord, ImageError>;
 
@@ -113,6 +118,9 @@ pub trait NodeApi: Send + Sync + 'static {
 
     /// A token for the data plane of one sandbox, valid until `expires_at_ms` (milliseconds since 1970).
     fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String;
+
+    /// Takes the context of a build into `builder`; answers the Dockerfile in it. To be followed by [`NodeApi::build_image`].
+    async fn open_build(&self, builder: &SandboxId, order: &BuildOrder) -> Result<String, ImageError>;
 }
 
 /// What a node saw of one sandbox.
@@ -169,6 +177,9 @@ pub struct ImageBuild {
     pub layers_total: Option<u64>,
     /// What it waits for now, for people.
     pub waiting: Option<String>,
+    /// Whose it is, `user:ID` or `team:ID`, if the image may not be everybody's to see.
+    #[serde(default)]
+    pub scope: Option<String>,
 }
 
 /// An image on a node.
@@ -192,6 +203,12 @@ pub struct ImageRecord {
     pub entrypoint: Vec<String>,
     /// `CMD`.
     pub cmd: Vec<String>,
+    /// `SHELL`, for builds on it.
+    #[serde(default)]
+    pub shell: Vec<String>,
+    /// `ONBUILD`, for builds on it.
+    #[serde(default)]
+    pub on_build: Vec<String>,
     /// `amd64` or `arm64`.
     pub architecture: String,
     /// Whether it came through somebody's saved login, so that it is not everybody's to see.
@@ -221,23 +238,6 @@ pub struct CollectedImage {
     pub last_used_ms: u64,
     /// Bytes that were its alone, once those before it had gone.
     pub bytes: u64,
-}
-
-/// What to build. Paths are of the node's file system.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BuildOrder {
-    /// The context: a gzip tar.
-    pub context: PathBuf,
-    /// Path of the Dockerfile in it.
-    pub dockerfile: String,
-    /// Values for its `ARG`s.
-    pub args: BTreeMap<String, String>,
-    /// File that the build's output is added to, up to [`limits::BUILD_LOG_LEN_MAX`] in all.
-    pub log: PathBuf,
-    /// Where the result may lie on its way into the store; it is gone in the end.
-    pub archive: PathBuf,
-    /// Name that the result gets.
-    pub name: String,
 }
 
 /// What a node is and how full.

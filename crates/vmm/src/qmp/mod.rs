@@ -46,7 +46,8 @@ pub enum QmpError {
 }
 
 type Answer = Result<Value, String>;
-type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
+/// Who waits for which answer; `None` once none will come any more.
+type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>>;
 
 /// A connection to one QEMU. Ends when the peer does.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ pub struct Qmp {
     next_id: std::sync::atomic::AtomicU64,
 }
 
-fn lock(pending: &Pending) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Answer>>> {
+fn lock(pending: &Pending) -> std::sync::MutexGuard<'_, Option<HashMap<u64, oneshot::Sender<Answer>>>> {
     // A map of senders stays sound whatever a panicking holder did.
     pending.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -70,7 +71,7 @@ impl Qmp {
         let (reader, mut writer) = tokio::io::split(stream);
         let (commands, mut queue) = mpsc::channel::<String>(COMMANDS_QUEUED_MAX);
         let (events, receiver) = mpsc::channel(EVENTS_QUEUED_MAX);
-        let pending = Pending::default();
+        let pending = Pending::new(Mutex::new(Some(HashMap::new())));
         tokio::spawn(async move {
             while let Some(line) = queue.recv().await {
                 if writer.write_all(line.as_bytes()).await.is_err() {
@@ -82,7 +83,7 @@ impl Qmp {
         tokio::spawn(async move {
             read_all(BufReader::new(reader), &waiting, &events).await;
             // Dropping the senders tells every waiter that QEMU is gone.
-            lock(&waiting).clear();
+            lock(&waiting).take();
         });
         let qmp = Qmp { commands, pending, next_id: 1.into() };
         qmp.execute("qmp_capabilities", Value::Null).await?;
@@ -93,14 +94,17 @@ impl Qmp {
     pub async fn execute(&self, command: &'static str, arguments: Value) -> Result<Value, QmpError> {
         let id = self.next_id.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
-        lock(&self.pending).insert(id, sender);
+        match lock(&self.pending).as_mut() {
+            Some(pending) => drop(pending.insert(id, sender)),
+            None => return Err(QmpError::Gone { command }),
+        }
         let mut message = json!({ "execute": command, "id": id });
         if !arguments.is_null() {
             message["arguments"] = arguments;
         }
         let gone = QmpError::Gone { command };
         if self.commands.send(format!("{message}\n")).await.is_err() {
-            lock(&self.pending).remove(&id);
+            self.forget(id);
             return Err(gone);
         }
         match tokio::time::timeout(ANSWER_WAIT_MAX, receiver).await {
@@ -108,9 +112,15 @@ impl Qmp {
             Ok(Ok(Err(message))) => Err(QmpError::Refused { command, message }),
             Ok(Err(_)) => Err(gone),
             Err(_) => {
-                lock(&self.pending).remove(&id);
+                self.forget(id);
                 Err(QmpError::Slow { command })
             }
+        }
+    }
+
+    fn forget(&self, id: u64) {
+        if let Some(pending) = lock(&self.pending).as_mut() {
+            pending.remove(&id);
         }
     }
 }
@@ -126,7 +136,7 @@ async fn read_all(mut reader: impl AsyncBufReadExt + Unpin, pending: &Pending, e
         }
         match Incoming::parse(&line) {
             Some(Incoming::Answer { id, answer }) => {
-                if let Some(waiter) = lock(pending).remove(&id) {
+                if let Some(waiter) = lock(pending).as_mut().and_then(|pending| pending.remove(&id)) {
                     let _ = waiter.send(answer);
                 }
             }
@@ -178,5 +188,8 @@ mod tests {
         assert_eq!(qmp.execute("quit", Value::Null).await.unwrap_err(), QmpError::Gone { command: "quit" });
         fake.await.unwrap();
         assert!(events.recv().await.is_none());
+        // Known at once, and not after the longest wait for an answer.
+        let late = tokio::time::timeout(Duration::from_secs(5), qmp.execute("stop", Value::Null)).await;
+        assert_eq!(late.unwrap().unwrap_err(), QmpError::Gone { command: "stop" });
     }
 }
