@@ -49,7 +49,7 @@ class Write:
 
 class Clocks:
     """`minute`: lifetime 1; `idle`: idle timeout 1, no lifetime; `idle_zero`: the same with lifetime 0; `busy`: idle timeout 1 and
-    one quiet exec of 80 s; `forever`: lifetime -1. `quiet`: keepalives seen on a stream without output."""
+    one quiet exec of 80 s; `pauses`: idle timeout 1, at which it pauses; `forever`: lifetime -1. `quiet`: keepalives seen on a stream without output."""
 
     def __init__(self, server: Server, image: str) -> None:
         self._server, self._image = server, image
@@ -63,11 +63,12 @@ class Clocks:
         self.first_write: Write | None = None
 
     def start(self) -> None:
-        kinds: dict[str, dict[str, int]] = {
+        kinds: dict[str, dict[str, Any]] = {
             "minute": {"timeout_minutes": 1},
             "idle": {"timeout_minutes": -1, "idle_timeout_minutes": 1},
             "idle_zero": {"timeout_minutes": 0, "idle_timeout_minutes": 1},
             "busy": {"timeout_minutes": -1, "idle_timeout_minutes": 1},
+            "pauses": {"timeout_minutes": -1, "idle_timeout_minutes": 1, "advanced_configs": {"idle_action": "pause"}},
             "forever": {"timeout_minutes": -1},
         }
         for name, limits in kinds.items():
@@ -78,7 +79,7 @@ class Clocks:
         self.keepalives = self._pool.submit(self._count_keepalives)
         self.first_write = self._write_once()
 
-    def _create(self, name: str, limits: dict[str, int]) -> Life:
+    def _create(self, name: str, limits: dict[str, Any]) -> Life:
         sandbox = self._client.create(CreateSandboxRequest(
             name=f"clock-{name}", docker_image=self._image, cpu_cores=1, memory_gb=0.25, disk_size_gb=1, labels=["clock"], **limits))
         self._client.wait_for_creation(sandbox.id)
@@ -94,7 +95,7 @@ class Clocks:
         deadline = time.monotonic() + END_SECS
         while time.monotonic() < deadline and not self._closing.wait(0.5):
             life.last = self._get(life.id)
-            if life.last["status"] in TERMINAL:
+            if life.last["status"] in (*TERMINAL, "PAUSED"):
                 life.ended_at = time.monotonic()
                 break
         if worker:

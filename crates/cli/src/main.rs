@@ -43,6 +43,14 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
             let context = context(&cli.global)?;
             block_on(commands::sandbox::dispatch(&context, command))
         }
+        Command::Snapshot(command) => {
+            let context = context(&cli.global)?;
+            block_on(commands::snapshot::dispatch(&context, command))
+        }
+        Command::Template(command) => {
+            let context = context(&cli.global)?;
+            block_on(commands::template::dispatch(&context, command))
+        }
         Command::Registry(command) => {
             let context = context(&cli.global)?;
             block_on(commands::registry::dispatch(&context, command))

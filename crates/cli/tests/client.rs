@@ -108,6 +108,7 @@ fn run_tells_its_own_failures_from_the_commands() {
     let server = Server::start();
     for (words, code, message) in [
         (&["sandbox", "run", "gone", "true"][..], 125, "gone: TERMINATED: OOM_KILLED: out of memory"),
+        (&["sandbox", "run", "paused", "true"][..], 125, "warren sandbox resume paused"),
         (&["sandbox", "run", "s1", "--timeout", "1", "sleep"][..], 124, "killed after 1 s"),
         (&["sandbox", "run", "s1", "no-such-program"][..], 125, "no such program"),
         (&["sandbox", "run", "s1", "cut"][..], 125, "connection"),
@@ -149,6 +150,55 @@ fn delete_by_label_asks_unless_told_not_to() {
     let sent = server.sent("DELETE /api/v1/sandbox");
     assert_eq!((&sent["labels"], &sent["user_id"], &sent["all_users"]), (&json!(["x"]), &json!("u1"), &json!(false)));
     assert_eq!(warren(&server, &["sandbox", "delete", "s1"]).code, 0);
+}
+
+#[test]
+fn forks_are_waited_for_and_shown() {
+    let server = Server::start();
+    let ran = warren(&server, &["sandbox", "fork", "s1", "--count", "2", "--secret", "A=b", "--drop-secrets"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(ran.text().lines().filter(|line| line.starts_with("s1") && line.contains("RUNNING")).count(), 2);
+    let sent = server.sent("POST /api/v1/sandbox/s1/fork");
+    assert_eq!(sent, json!({"count": 2, "secrets_policy": "drop", "secrets": {"A": "b"}}));
+    let document = warren(&server, &["snapshot", "fork", "n1", "-o", "json", "--no-wait"]).json();
+    assert_eq!(
+        (&document["sandboxes"][0]["id"], &document["sandboxes"][1]["status"]),
+        (&json!("s1"), &json!("PENDING"))
+    );
+    assert_eq!(server.sent("POST /api/v1/snapshots/n1/fork"), json!({"count": 1}));
+}
+
+#[test]
+fn snapshots_are_taken_listed_gone_back_to_and_deleted() {
+    let server = Server::start();
+    let ran = warren(&server, &["sandbox", "snapshot", "s1", "--name", "x"]);
+    assert_eq!(ran.text(), "n1  READY  1.0 KiB stored  the sandbox stood still for 9.5 ms\n", "{}", ran.stderr);
+    assert_eq!(server.sent("POST /api/v1/sandbox/s1/snapshots"), json!({"name": "x"}));
+    for words in [&["snapshot", "list", "-q"][..], &["snapshot", "list", "--sandbox", "s1", "-q"]] {
+        assert_eq!(warren(&server, words).text(), "n1\n");
+    }
+    assert_eq!(warren(&server, &["sandbox", "reset", "s1", "--snapshot", "n1"]).text(), "s1  RUNNING  generation 3\n");
+    assert_eq!(server.sent("POST /api/v1/sandbox/s1/reset"), json!({"snapshot_id": "n1"}));
+    let ran = warren(&server, &["sandbox", "reset", "s1", "--snapshot", "other"]);
+    assert!(ran.code == 1 && ran.stderr.contains("hint: Wait until it is READY"), "{}", ran.stderr);
+    assert_eq!(warren(&server, &["sandbox", "pause", "s1", "-o", "json"]).json()["status"], "PAUSED");
+    let ran = warren(&server, &["snapshot", "delete", "n2,n1"]);
+    assert_eq!((ran.code, ran.text().as_str()), (1, "n1 removed\n"));
+    assert!(ran.stderr.contains("error: no snapshot n2"), "{}", ran.stderr);
+}
+
+#[test]
+fn templates_are_waited_for_if_asked() {
+    let server = Server::start();
+    let create = ["template", "create", "--image", "debian:12", "--start", "serve 'a b'"];
+    let ran = warren(&server, &create);
+    assert!(ran.text().contains("MAKING") && ran.stderr.contains("warren template get t1"), "{}", ran.stderr);
+    let sent = server.sent("POST /api/v1/templates");
+    assert_eq!(sent["start_command"], json!({"executable": "serve", "args": ["a b"]}));
+    let ran = warren(&server, &[&create[..], &["--wait"]].concat());
+    assert!(ran.code == 0 && ran.text().contains("READY"), "{}", ran.stderr);
+    let ran = warren(&server, &["template", "create", "--image", "debian:12", "--ready", "broken", "--wait"]);
+    assert!(ran.code == 1 && ran.stderr.contains("error: t1: FAILED: not ready within 1 s"), "{}", ran.stderr);
 }
 
 #[test]

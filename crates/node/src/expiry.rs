@@ -8,6 +8,8 @@ use warren_model::EndReason;
 pub(crate) struct Clocks {
     /// First RUNNING.
     pub(crate) started_at_ms: u64,
+    /// RUNNING since the last reset or resume, or the first one.
+    pub(crate) machine_since_ms: u64,
     /// Operations that run now.
     pub(crate) active: u64,
     /// End of the last operation.
@@ -20,7 +22,7 @@ pub(crate) fn next(timeout: Option<Duration>, idle: Option<Duration>, clocks: Cl
     let lifetime = timeout.map(|d| (after(clocks.started_at_ms, d), EndReason::Timeout));
     let idle = idle
         .filter(|_| clocks.active == 0)
-        .map(|d| (after(clocks.last_activity_ms.max(clocks.started_at_ms), d), EndReason::Idle));
+        .map(|d| (after(clocks.last_activity_ms.max(clocks.machine_since_ms), d), EndReason::Idle));
     match (lifetime, idle) {
         (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
         (a, b) => a.or(b),
@@ -34,7 +36,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn clocks(active: u64, last_activity_ms: u64) -> Clocks {
-        Clocks { started_at_ms: 1_000, active, last_activity_ms }
+        Clocks { started_at_ms: 1_000, machine_since_ms: 1_000, active, last_activity_ms }
     }
 
     #[test]
@@ -54,5 +56,12 @@ mod tests {
         assert_eq!(next(Some(2 * MINUTE), Some(MINUTE), clocks(0, 1_000)), Some((61_000, EndReason::Idle)));
         assert_eq!(next(Some(MINUTE), Some(MINUTE), clocks(0, 1_000)), Some((61_000, EndReason::Timeout)));
         assert_eq!(next(Some(Duration::MAX), None, clocks(0, 0)), Some((u64::MAX, EndReason::Timeout)));
+    }
+
+    #[test]
+    fn a_machine_of_a_later_turn_is_idle_from_its_own_start_and_lives_from_the_first() {
+        let resumed = Clocks { machine_since_ms: 200_000, ..clocks(0, 5_000) };
+        assert_eq!(next(None, Some(MINUTE), resumed), Some((260_000, EndReason::Idle)));
+        assert_eq!(next(Some(3 * MINUTE), None, resumed), Some((181_000, EndReason::Timeout)));
     }
 }

@@ -6,6 +6,8 @@ mod pair;
 mod registry;
 mod sandbox;
 mod serve;
+mod snapshots;
+mod templates;
 mod volumes;
 
 pub(crate) use checkpoint::{CheckpointCommand, CreateCheckpointArgs, DeleteCheckpointsArgs, RestoreArgs};
@@ -13,9 +15,11 @@ pub(crate) use images::{BuildArgs, GcArgs, ImagesCommand};
 pub(crate) use pair::Pair;
 pub(crate) use registry::{AddArgs, CheckImageArgs, ForgetArgs, OwnerArgs, RegistryCommand};
 pub(crate) use sandbox::{
-    CreateArgs, DeleteArgs, DownloadArgs, ListArgs, RunArgs, SandboxCommand, ShellArgs, UploadArgs,
+    CreateArgs, DeleteArgs, DownloadArgs, IdleAction, ListArgs, RunArgs, SandboxCommand, ShellArgs, UploadArgs,
 };
 pub(crate) use serve::{AccelChoice, LogFormat, ServeArgs, ShimArgs};
+pub(crate) use snapshots::{ForkArgs, ResetArgs, SnapshotCommand, SnapshotListArgs, TakeArgs};
+pub(crate) use templates::{RebuildArgs, TemplateCommand, TemplateCreateArgs, TemplateListArgs};
 pub(crate) use volumes::{PublishArgs, VolumeArgs, VolumeAt, VolumeListArgs, VolumesArgs, VolumesCommand};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -67,6 +71,12 @@ pub(crate) enum Command {
     /// Make, use and end sandboxes
     #[command(subcommand, visible_alias = "sandboxes")]
     Sandbox(SandboxCommand),
+    /// List, use and delete snapshots of sandboxes
+    #[command(subcommand, visible_alias = "snapshots")]
+    Snapshot(SnapshotCommand),
+    /// Have start commands run once, for all sandboxes that are started like that
+    #[command(subcommand, visible_alias = "templates")]
+    Template(TemplateCommand),
     /// Pull, import, list and remove images
     #[command(subcommand, visible_alias = "image")]
     Images(ImagesCommand),

@@ -1,5 +1,5 @@
-use super::{CheckpointCommand, Pair, VolumeAt};
-use clap::{ArgAction, Args, Subcommand};
+use super::{CheckpointCommand, ForkArgs, Pair, ResetArgs, TakeArgs, VolumeAt};
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -24,6 +24,25 @@ pub(crate) enum SandboxCommand {
     /// Keep disks of sandboxes, and make sandboxes from them
     #[command(subcommand)]
     Checkpoint(CheckpointCommand),
+    /// Make sandboxes that go on from a running one, with all that runs in it
+    #[command(after_help = "\
+Examples:
+  warren sandbox fork ID --count 8
+  warren sandbox fork ID --name try-2 --drop-secrets --secret TOKEN=of-try-2")]
+    Fork(ForkArgs),
+    /// Keep memory and disk of a running sandbox as they are at this moment; it goes on
+    #[command(after_help = "Example:\n  warren sandbox snapshot ID --name ready")]
+    Snapshot(TakeArgs),
+    /// Put a sandbox back to a snapshot of its own; all that came after is lost
+    #[command(after_help = "\
+Examples:
+  warren sandbox reset ID                        # to its newest snapshot
+  warren sandbox reset ID --snapshot SNAPSHOT")]
+    Reset(ResetArgs),
+    /// Keep a sandbox without using CPU or memory, until it is resumed
+    Pause(GetArgs),
+    /// Let a paused sandbox go on
+    Resume(GetArgs),
     /// End sandboxes
     #[command(visible_alias = "rm")]
     Delete(DeleteArgs),
@@ -64,8 +83,17 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "MIN", default_value_t = 60, allow_negative_numbers = true)]
     pub(crate) timeout_minutes: i64,
     /// End it when no command or transfer was active for so many minutes
-    #[arg(long, value_name = "MIN")]
+    #[arg(long, visible_alias = "idle-timeout", value_name = "MIN")]
     pub(crate) idle_timeout_minutes: Option<u32>,
+    /// What happens then
+    #[arg(long, value_enum, requires = "idle_timeout_minutes")]
+    pub(crate) idle_action: Option<IdleAction>,
+    /// Let it go on by itself when a command comes while it is paused [default: only with --idle-action pause]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) auto_resume: Option<bool>,
+    /// Start the command anew, also if there is a template for it
+    #[arg(long)]
+    pub(crate) no_template: bool,
     /// Environment of every command (repeatable)
     #[arg(long, short, value_name = "KEY=VALUE")]
     pub(crate) env: Vec<Pair>,
@@ -87,6 +115,15 @@ pub(crate) struct CreateArgs {
     /// Accepted for scripts written for `prime`; nothing is asked
     #[arg(long, short, hide = true)]
     pub(crate) yes: bool,
+}
+
+/// What happens at the idle timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IdleAction {
+    /// It is kept without using CPU or memory
+    Pause,
+    /// It ends
+    Terminate,
 }
 
 #[derive(Debug, Clone, Args)]

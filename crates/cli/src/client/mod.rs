@@ -9,6 +9,8 @@ mod input;
 mod registry;
 mod sandboxes;
 mod session;
+mod snapshots;
+mod templates;
 mod tls;
 mod volumes;
 
@@ -16,6 +18,7 @@ pub(crate) use error::{ApiError, GatewayError};
 pub(crate) use gateway::Gateway;
 pub(crate) use input::InputStream;
 pub(crate) use session::Session;
+pub(crate) use snapshots::ForkOf;
 
 use crate::settings::Settings;
 use reqwest::{Method, RequestBuilder, Url};

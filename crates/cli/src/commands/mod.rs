@@ -8,6 +8,8 @@ mod removed;
 pub(crate) mod sandbox;
 pub(crate) mod serve;
 pub(crate) mod shim;
+pub(crate) mod snapshot;
+pub(crate) mod template;
 pub(crate) mod volumes;
 
 use crate::client::Api;

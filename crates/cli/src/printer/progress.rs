@@ -23,6 +23,18 @@ impl Progress {
         Self { bar, draws: printer.draws(), since: std::time::Instant::now() }
     }
 
+    /// Waits for one thing, and says so once that takes long.
+    pub(crate) async fn during<T>(printer: &Printer, text: &str, work: impl Future<Output = T>) -> T {
+        let progress = Self::new(printer, text);
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                () = tokio::time::sleep(QUIET_FOR) => progress.step(text, None, None),
+            }
+        }
+    }
+
     /// Says what is being done, and how far it is if that is known (bytes).
     pub(crate) fn step(&self, text: &str, done: Option<u64>, total: Option<u64>) {
         self.appear();

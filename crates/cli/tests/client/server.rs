@@ -1,5 +1,7 @@
 //! A server that knows one sandbox, `s1`, and remembers what it was asked.
 
+mod snapshots;
+
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -90,7 +92,7 @@ impl Server {
 }
 
 fn router(shared: Arc<Shared>) -> Router {
-    let api = Router::new()
+    let api = snapshots::routes()
         .route("/sandbox", post(create).get(async || Json(list())).delete(async || Json(bulk_delete())))
         .route("/sandbox/status:batchGet", post(statuses))
         .route("/sandbox/{id}", get(one).delete(async || Json(json!({"id": "s1", "status": "TERMINATED"}))))
@@ -187,6 +189,7 @@ async fn auth(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Json
 async fn error_context(Path(id): Path<String>) -> Json<Value> {
     let (status, kind, message) = match id.as_str() {
         "gone" => ("TERMINATED", Some("OOM_KILLED"), Some("out of memory")),
+        "paused" => ("PAUSED", None, None),
         _ => ("RUNNING", None, None),
     };
     Json(json!({"status": status, "errorType": kind, "errorMessage": message, "infra_fault": false}))
@@ -219,6 +222,7 @@ async fn start(State(shared): State<Arc<Shared>>, Path(id): Path<String>, header
     let started = event(Event::Start(StartEvent { pid: 42 }));
     let fixed = |frames: Vec<Bytes>| stream(Body::from(frames.concat()));
     match command.cmd.as_str() {
+        _ if id == "paused" => connect_error(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, "it is PAUSED"),
         _ if id == "gone" => connect_error(StatusCode::NOT_FOUND, Code::NotFound, "no such sandbox"),
         "no-such-program" => connect_error(StatusCode::BAD_REQUEST, Code::InvalidArgument, "no such program"),
         "exit-with" => {

@@ -34,7 +34,7 @@ pub(super) async fn reset(
         None => {
             let own = cx.store.snapshots_list(SnapshotsOf::Sandbox(&row.id)).await?;
             let newest = own.into_iter().rfind(|snapshot| snapshot.state == SnapshotState::Ready);
-            let none = format!("sandbox {id} has no snapshot; take one with POST /sandbox/{id}/snapshots");
+            let none = format!("sandbox {id} has no snapshot to go back to; take one first");
             newest.ok_or_else(|| ApiError::new(ErrorCode::NotFound, none))?
         }
     };

@@ -415,8 +415,11 @@ impl Driver {
 
     fn next_expiry(&self, state: &ShimState) -> Option<(u64, EndReason)> {
         let (active, last_activity_ms) = self.handle.activity.now();
-        let started_at_ms = state.running_since_ms.unwrap_or_else(now_ms);
-        expiry::next(self.intent.timeout, self.intent.idle_timeout, Clocks { started_at_ms, active, last_activity_ms })
+        let machine_since_ms = state.running_since_ms.unwrap_or_else(now_ms);
+        // A reset or a resume is no new life.
+        let started_at_ms = self.intent.started_at_ms.unwrap_or(machine_since_ms);
+        let clocks = Clocks { started_at_ms, machine_since_ms, active, last_activity_ms };
+        expiry::next(self.intent.timeout, self.intent.idle_timeout, clocks)
     }
 
     fn expiry_message(&self, reason: EndReason) -> String {

@@ -149,10 +149,10 @@ error_codes! {
     NotFound 404 "not_found" "There is no such object, or the caller may not know of it." "Check the id; ended sandboxes are kept for 7 days.";
     RouteNotFound 404 "route_not_found" "The server has no such path." "Check the base URL; `GET /openapi.json` lists all paths.";
     MethodNotAllowed 405 "method_not_allowed" "The path exists, the method does not." "See `GET /openapi.json`.";
-    Conflict 409 "conflict" "The object exists already or is in the way." "Use another name.";
+    Conflict 409 "conflict" "The object exists already or is in the way." "See the message; in place of a name that is taken, use another.";
     IdempotencyConflict 409 "idempotency_conflict" "The idempotency key was used within 24 hours for a different request." "Use a new key for a new request.";
-    NotRunning 409 "not_running" "The sandbox does not run, so this cannot be done with it." "Wait for RUNNING, or make a new one.";
-    SnapshotNotReady 409 "snapshot_not_ready" "The snapshot is still being taken, or could not be." "Ask for its state; take another one.";
+    NotRunning 409 "not_running" "The sandbox does not run, so this cannot be done with it." "Wait for RUNNING, resume it if it is PAUSED, or make a new one.";
+    SnapshotNotReady 409 "snapshot_not_ready" "The snapshot is still being taken, or could not be." "Wait until it is READY, or take another one.";
     SnapshotIncompatible 409 "snapshot_incompatible" "The snapshot was taken on another version of QEMU, kernel, agent or processor." "Take it again, or restore a checkpoint.";
     SnapshotFailed 503 "snapshot_failed" "The node, or the guest, could not do it; the sandbox runs on if it ran." "See the message, then repeat.";
     VolumeReadOnly 400 "volume_read_only" "The sandbox has the volume to read only, so it has nothing to publish." "Attach it without read_only.";

@@ -1,6 +1,6 @@
 use super::view::{DetailView, ListView};
 use super::wait::until_running;
-use crate::args::{CreateArgs, Pair, VolumeAt};
+use crate::args::{CreateArgs, IdleAction, Pair, VolumeAt};
 use crate::commands::{Context, now_ms};
 use crate::failure::{Exit, Failure};
 use std::collections::BTreeMap;
@@ -58,6 +58,7 @@ fn show(context: &Context, sandbox: Sandbox) -> Result<(), Failure> {
 /// The request for what was typed. `unique` gives the idempotency key and the end of a made-up name.
 fn request(args: CreateArgs, team_id: Option<String>, unique: Uuid) -> CreateSandbox {
     let key = unique.simple().to_string();
+    let advanced_configs = advanced(&args);
     let mut command = args.command.into_iter();
     let start_command = command.next().map(|executable| StartCommand { executable, args: command.collect() });
     let allow = if args.no_network { Some(Vec::new()) } else { some(args.network_allow) };
@@ -77,10 +78,27 @@ fn request(args: CreateArgs, team_id: Option<String>, unique: Uuid) -> CreateSan
         secrets: pairs(args.secret),
         labels: args.label,
         volumes: mounts(args.volume),
+        advanced_configs,
         team_id: args.team_id.or(team_id),
         idempotency_key: Some(key),
         ..CreateSandbox::default()
     }
+}
+
+/// What is ours alone travels in a field that every client can send.
+fn advanced(args: &CreateArgs) -> Option<serde_json::Map<String, serde_json::Value>> {
+    let action = args.idle_action.map(|action| match action {
+        IdleAction::Pause => "pause",
+        IdleAction::Terminate => "terminate",
+    });
+    let given = [
+        ("idle_action", action.map(Into::into)),
+        ("auto_resume", args.auto_resume.map(Into::into)),
+        ("template", args.no_template.then_some(false.into())),
+    ];
+    let configs: serde_json::Map<_, _> =
+        given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
+    (!configs.is_empty()).then_some(configs)
 }
 
 fn some(rules: Vec<String>) -> Option<Vec<String>> {
@@ -152,6 +170,16 @@ mod tests {
         for bad in ["a", ":/a", "a:", "a::ro"] {
             assert!(Cli::try_parse_from(["warren", "sandbox", "create", "img", "--volume", bad]).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_is_ours_alone_is_sent_if_it_was_said() {
+        assert_eq!(of("img --idle-timeout 5").advanced_configs, None);
+        let said = of("img --idle-timeout 5 --idle-action pause --auto-resume=false --no-template");
+        let configs = serde_json::Value::from(said.advanced_configs.expect("some"));
+        assert_eq!(configs, serde_json::json!({"idle_action": "pause", "auto_resume": false, "template": false}));
+        let resumes = of("img --auto-resume").advanced_configs.expect("some");
+        assert_eq!(resumes["auto_resume"], true);
     }
 
     #[test]

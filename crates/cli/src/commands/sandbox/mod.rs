@@ -5,6 +5,7 @@ mod checkpoint;
 mod create;
 mod delete;
 mod download;
+mod fork;
 mod get;
 mod list;
 mod logs;
@@ -14,13 +15,15 @@ mod run;
 mod shell;
 mod stdin;
 mod terminal;
+mod turn;
 mod upload;
 mod view;
 mod wait;
 
 pub(crate) use checkpoint::until_settled;
+pub(super) use fork::fork;
 
-use super::Context;
+use super::{Context, snapshot};
 use crate::args::SandboxCommand;
 use crate::failure::{Exit, Failure};
 
@@ -36,6 +39,11 @@ pub(crate) async fn dispatch(context: &Context, command: SandboxCommand) -> Resu
         SandboxCommand::Download(args) => download::run(context, args).await,
         SandboxCommand::Logs(args) => logs::run(context, &args.id).await,
         SandboxCommand::Checkpoint(command) => checkpoint::dispatch(context, command).await,
+        SandboxCommand::Fork(args) => fork::run(context, args).await,
+        SandboxCommand::Snapshot(args) => snapshot::take(context, args).await,
+        SandboxCommand::Reset(args) => turn::reset(context, args).await,
+        SandboxCommand::Pause(args) => turn::pause(context, &args.id).await,
+        SandboxCommand::Resume(args) => turn::resume(context, &args.id).await,
         SandboxCommand::Delete(args) => delete::run(context, args).await,
     }
 }

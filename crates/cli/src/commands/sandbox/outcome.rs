@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use warren_model::Status;
 use warren_proto::guest::command_session::Code;
 
-/// The failure for a fault of the gateway. If the sandbox itself has ended, that is what the user is told.
+/// The failure for a fault of the gateway. If the sandbox itself has ended, or is paused, that is what the user is told.
 pub(super) async fn explain(context: &Context, id: &str, error: GatewayError) -> Failure {
     let vague = match &error {
         GatewayError::Session(error) => {
@@ -19,14 +19,17 @@ pub(super) async fn explain(context: &Context, id: &str, error: GatewayError) ->
         return plain;
     }
     let Ok(ended) = context.api.error_context(id).await else { return plain };
-    match ended.status.map(Status::from).filter(|status| status.is_terminal()) {
-        Some(status) => {
+    match ended.status.map(Status::from) {
+        Some(Status::Paused) => Failure::new("it is PAUSED")
+            .about(id)
+            .hint(format!("let it go on with `warren sandbox resume {id}`, or make it with --auto-resume")),
+        Some(status) if status.is_terminal() => {
             let reason = [ended.error_type, ended.error_message].into_iter().flatten().collect::<Vec<_>>().join(": ");
             let reason = if reason.is_empty() { "it was ended".to_owned() } else { reason };
             Failure::new(format!("{}: {reason}", status.as_str()))
                 .about(id)
                 .hint("make a new one with `warren sandbox create IMAGE`")
         }
-        None => plain,
+        _ => plain,
     }
 }

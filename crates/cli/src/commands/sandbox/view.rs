@@ -121,6 +121,10 @@ impl DetailView {
             ("user_id", json!(s.user_id)),
             ("team_id", json!(s.team_id)),
             ("region", json!(s.region)),
+            ("generation", json!(s.generation)),
+            ("snapshot_id", json!(s.snapshot_id)),
+            ("template_id", json!(s.template_id)),
+            ("advanced_configs", json!(s.advanced_configs)),
         ];
         for (name, values) in [("environment_vars", &s.environment_vars), ("secrets", &s.secrets)] {
             fields.extend(values.as_ref().filter(|values| !values.is_empty()).map(|values| (name, masked(values))));
