@@ -20,9 +20,9 @@ async fn every_refusal_is_json_with_a_code_of_the_list() {
         // Static words win over ids, for every method.
         (Method::GET, "/api/v1/sandbox/status:batchGet", 405, "method_not_allowed"),
         (Method::DELETE, "/api/v1/sandbox/status:batchGet", 405, "method_not_allowed"),
-        (Method::GET, "/api/v1/sandbox/volumes", 501, "not_offered"),
+        (Method::PUT, "/api/v1/sandbox/volumes", 405, "method_not_allowed"),
         (Method::DELETE, "/api/v1/sandbox/networks", 501, "not_offered"),
-        (Method::GET, "/api/v1/sandbox/volumes/logs", 501, "not_offered"),
+        (Method::GET, "/api/v1/sandbox/volumes/logs", 404, "not_found"),
         (Method::POST, "/api/v1/sandbox/snosuchsandbox/checkpoints", 404, "not_found"),
         (Method::GET, "/api/v1/sandbox/checkpoints/knosuchcheckpoint", 404, "not_found"),
     ];
