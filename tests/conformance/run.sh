@@ -22,6 +22,7 @@ need setcap libcap2-bin
 need e2fsck e2fsprogs
 need dockerd docker.io
 need zstd zstd
+need ssh-keygen openssh-client
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing="$missing python3-venv"
 if [ -n "$missing" ]; then
     echo "tests/conformance: missing Debian packages:$missing" >&2

@@ -1,4 +1,4 @@
-"""A host that sandboxes may reach and that is not loopback: a network namespace with a small HTTP server in it."""
+"""A host that sandboxes may reach and that is not loopback: a network namespace with a small HTTP server and an echo server in it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ import waiting
 HOST_ADDRESS = "198.51.100.1"
 TARGET_ADDRESS = "198.51.100.2"
 PORT = 8080
+ECHO_PORT = 7007
 GREETING = b"hello from outside\n"
 
 SERVER = f"""
-import http.server
+import http.server, socketserver, threading
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        while got := self.request.recv(1000): self.request.sendall(got)
+class EchoServer(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+threading.Thread(target=EchoServer(('{TARGET_ADDRESS}', {ECHO_PORT}), Echo).serve_forever, daemon=True).start()
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200); self.send_header('content-length', '{len(GREETING)}'); self.end_headers(); self.wfile.write({GREETING!r})

@@ -25,7 +25,7 @@ from registry import Registry
 from server import Server
 
 # What either side makes at a start, and what belongs to the running machine.
-OWN = {".dockerenv", "lost+found", "usr/sbin/modprobe", "etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/mtab", "etc/machine-id"}
+OWN = {".dockerenv", "lost+found", "usr/sbin/modprobe", "etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/mtab", "etc/machine-id", "run/warren"}
 MOUNTS = ("dev", "proc", "sys", "lib/modules", "usr/lib/modules")
 
 # Walks the root by what the kernel says, names as hex.

@@ -55,6 +55,10 @@ fn dispatch(cli: Cli) -> Result<Exit, Failure> {
             let context = context(&cli.global)?;
             block_on(commands::registry::dispatch(&context, command))
         }
+        Command::Volumes(command) => {
+            let context = context(&cli.global)?;
+            block_on(commands::volumes::dispatch(&context, command))
+        }
         Command::Images(command) => {
             let context = context(&cli.global)?;
             block_on(commands::images::dispatch(&context, command))

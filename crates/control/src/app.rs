@@ -3,6 +3,7 @@
 use crate::api;
 use crate::bootstrap::{BootstrapError, bootstrap};
 use crate::builds::{self, Builds};
+use crate::checkpoints::{self, Checkpoints};
 use crate::config::Config;
 use crate::context::Context;
 use crate::reconcile::{Changes, Underway, driver};
@@ -57,6 +58,7 @@ impl App {
             sealer,
             config,
             builds: Builds::new(data_dir),
+            checkpoints: Checkpoints::default(),
             changes: Changes::default(),
             underway: Underway::default(),
             snapshots_underway: Underway::default(),
@@ -68,11 +70,14 @@ impl App {
             tasks: TaskTracker::new(),
         });
         builds::driver::recover(&context).await.map_err(|e| OpenError::new("the builds of the last run", &e))?;
+        let recovered = checkpoints::driver::recover(&context).await;
+        recovered.map_err(|e| OpenError::new("the checkpoints of the last run", &e))?;
         // Listening begins before the first plan, so that no change falls between the two.
         let observations = context.node.observe();
         context.tasks.spawn(driver::observe(context.clone(), observations));
         context.tasks.spawn(driver::reconcile(context.clone()));
         context.tasks.spawn(builds::driver::drive(context.clone()));
+        context.tasks.spawn(checkpoints::driver::drive(context.clone()));
         context.tasks.spawn(templates::drive(context.clone()));
         Ok(App { context, owner_key })
     }

@@ -7,6 +7,8 @@ const SANDBOXES_PER_USER_DEFAULT: u64 = 20_000;
 
 /// Tags of one person or team, if the operator sets no other limit.
 const IMAGES_PER_OWNER_DEFAULT: u64 = 1_000;
+/// Volumes of one person or team, if the operator sets no other limit.
+const VOLUMES_PER_OWNER_DEFAULT: u64 = 1_000;
 /// Builds at once, if the operator sets no other limit.
 const BUILDS_AT_ONCE_DEFAULT: Room = Room { total: 4, per_owner: 2 };
 /// How long a builder waits for the next build of its owner, if the operator sets no other time, minutes.
@@ -21,6 +23,8 @@ pub struct Config {
     pub images_per_owner_max: Option<u64>,
     /// Most bytes that the images of one person or team may have when another build is asked for; `None` is unlimited.
     pub image_bytes_per_owner_max: Option<u64>,
+    /// Most volumes of one person or team.
+    pub volumes_per_owner_max: u64,
     /// Builds of images that may be under way.
     pub builds_at_once: Room,
     /// How long a builder keeps its layer cache for the next build of its owner, minutes.
@@ -38,6 +42,7 @@ impl Default for Config {
             sandboxes_per_user_max: Some(SANDBOXES_PER_USER_DEFAULT),
             images_per_owner_max: Some(IMAGES_PER_OWNER_DEFAULT),
             image_bytes_per_owner_max: None,
+            volumes_per_owner_max: VOLUMES_PER_OWNER_DEFAULT,
             builds_at_once: BUILDS_AT_ONCE_DEFAULT,
             builder_idle_minutes: BUILDER_IDLE_MINUTES_DEFAULT,
             arch: arch.to_owned(),

@@ -1,6 +1,7 @@
 //! What handlers and reconciler share.
 
 use crate::builds::Builds;
+use crate::checkpoints::Checkpoints;
 use crate::config::Config;
 use crate::reconcile::{Changes, Underway};
 use crate::seal::Sealer;
@@ -21,6 +22,8 @@ pub(crate) struct Context {
     pub(crate) config: Config,
     /// Builds of owned images.
     pub(crate) builds: Builds,
+    /// Checkpoints of sandboxes.
+    pub(crate) checkpoints: Checkpoints,
     /// Told after each change of a row.
     pub(crate) changes: Changes,
     /// Effects on the node that have begun.

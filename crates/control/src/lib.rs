@@ -9,6 +9,7 @@ mod app;
 mod auth;
 mod bootstrap;
 mod builds;
+mod checkpoints;
 mod clock;
 mod config;
 mod context;

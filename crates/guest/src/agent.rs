@@ -1,6 +1,7 @@
 //! What all requests share.
 
 use crate::command::Defaults;
+use crate::freeze::Freeze;
 use crate::http::Budget;
 use crate::init::Guest;
 use crate::process::{Cgroups, Freezer, OomWatch, Reaper};
@@ -64,6 +65,8 @@ pub struct Agent {
     pub defaults: RefCell<Option<Rc<Defaults>>>,
     /// The sandbox's start command.
     pub start_command: StartCommand,
+    /// A file system at rest.
+    pub freeze: Freeze,
     /// The agent's own memory.
     pub own_memory: OwnMemory,
     /// What `init` has done and needs.
@@ -87,6 +90,7 @@ impl Agent {
             scratch: RefCell::new(vec![0; crate::session::READ_LEN_MAX].into()),
             defaults: RefCell::default(),
             start_command: StartCommand::default(),
+            freeze: Freeze::default(),
             own_memory: OwnMemory::open(),
             guest: RefCell::new(guest),
         }))

@@ -12,6 +12,8 @@ pub mod command;
 pub mod connect;
 mod console;
 pub mod files;
+pub mod freeze;
+mod generation;
 pub mod http;
 pub mod init;
 pub mod jobs;

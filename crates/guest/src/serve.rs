@@ -2,13 +2,13 @@
 
 use crate::agent::Agent;
 use crate::http::{Incoming, Query, Refusal, Responder, answer_json, answer_refusal};
-use crate::{connect, files, init, jobs, shutdown, status};
+use crate::{connect, files, freeze, init, jobs, shutdown, status};
 use h2::RecvStream;
 use http::{Method, Request, StatusCode};
 use std::rc::Rc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use warren_proto::guest::limits::{JSON_LEN_MAX, STREAMS_MAX};
-use warren_proto::guest::paths;
+use warren_proto::guest::{NOT_YET, paths};
 
 /// Window of one request's body, bytes: what the host may send ahead of the agent's taking it.
 const STREAM_WINDOW: u32 = 128 << 10;
@@ -72,7 +72,11 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
             agent.start_command.powered_off().await;
             answer_json(&mut respond, StatusCode::OK, &serde_json::Map::new());
         }
-        (&Method::POST, paths::SUSPEND) => match agent.freezer.suspend(agent.cgroups.root()) {
+        (&Method::POST, paths::SUSPEND | paths::RESUME) if agent.freezer.is_going_on() => {
+            let message = "the machine is still becoming its own after a restore".to_owned();
+            answer_refusal(&mut respond, Refusal { status: StatusCode::CONFLICT, code: NOT_YET, message });
+        }
+        (&Method::POST, paths::SUSPEND) => match agent.freezer.suspend(agent.cgroups.root()).await {
             Ok(()) => answer_json(&mut respond, StatusCode::OK, &serde_json::Map::new()),
             Err(error) => answer_refusal(&mut respond, Refusal::internal("suspend", error)),
         },
@@ -85,6 +89,12 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
             let proc = agent.start_command.proc();
             with_json(respond, body, async |asked| jobs::states(asked, &proc)).await;
         }
+        (&Method::POST, paths::FREEZE_DISK) => {
+            with_json(respond, body, async |asked| freeze::freeze(&agent, asked).await).await
+        }
+        (&Method::POST, paths::THAW_DISK) => {
+            with_json(respond, body, async |Nothing {}| freeze::thaw(&agent).await).await
+        }
         (&Method::POST, paths::SHUTDOWN) => {
             with_json(respond, body, async |asked| shutdown::shutdown(&agent, asked).await).await
         }
@@ -94,6 +104,10 @@ async fn route(agent: Rc<Agent>, request: Request<RecvStream>, mut respond: Resp
         }
     }
 }
+
+/// A request that says nothing more: `{}`.
+#[derive(serde::Deserialize)]
+struct Nothing {}
 
 /// Reads a JSON body, does the work, answers with JSON.
 async fn with_json<Asked: serde::de::DeserializeOwned, Answer: serde::Serialize>(

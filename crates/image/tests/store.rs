@@ -34,6 +34,26 @@ fn stored(dir: &Path) -> u64 {
 }
 
 #[tokio::test]
+async fn a_blank_file_system_is_made_once_and_grows_to_the_size_of_a_volume() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let (first, second) = tokio::join!(store.blank(), store.blank());
+    let (blank, again) = (first.unwrap(), second.unwrap());
+    assert_eq!(blank.record.digest, again.record.digest);
+    assert!(blank.record.private && files(dir.path(), "manifests") == 1);
+    let path = dir.path().join("volume.ext4");
+    blank.disk.export(&path).unwrap();
+    let (file, size) = (fs::File::options().write(true).open(&path).unwrap(), 64 << 30);
+    for piece in warren_image::ext4::grow::grow(&blank.disk, size).unwrap() {
+        file.write_all_at(&piece.bytes, piece.offset).unwrap();
+    }
+    file.set_len(size).unwrap();
+    let check = std::process::Command::new("e2fsck").arg("-fn").arg(&path).output().unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+}
+
+#[tokio::test]
 async fn an_imported_name_needs_no_registry() {
     let dir = tempfile::tempdir().unwrap();
     let tar = dir.path().join("root.tar");

@@ -88,6 +88,8 @@ pub enum EndReason {
     ImagePullFailed,
     /// What its image asks for cannot be had from it, such as a user that it does not know.
     ImageUnusable,
+    /// A volume cannot be mounted where it is wanted, or holds no file system any more.
+    VolumeUnusable,
     /// Its machine did not start.
     StartFailed,
     /// Its machine died: the VMM was killed or failed.
@@ -120,6 +122,7 @@ impl EndReason {
             EndReason::Timeout => Some(ErrorType::Timeout),
             EndReason::ImagePullFailed => Some(ErrorType::ImagePullFailed),
             EndReason::ImageUnusable => Some(ErrorType::ImageUnusable),
+            EndReason::VolumeUnusable => Some(ErrorType::VolumeUnusable),
             EndReason::StartFailed => Some(ErrorType::StartFailed),
             EndReason::VmmDied => Some(ErrorType::VmmDied),
             EndReason::GuestDied => Some(ErrorType::GuestDied),
@@ -149,6 +152,8 @@ pub enum ErrorType {
     ImagePullFailed,
     /// What the image asks for cannot be had from it.
     ImageUnusable,
+    /// A volume cannot be mounted.
+    VolumeUnusable,
     /// The machine did not start.
     StartFailed,
     /// The VMM died.
@@ -170,6 +175,7 @@ impl ErrorType {
             ErrorType::IdleTimeout => "IDLE_TIMEOUT",
             ErrorType::ImagePullFailed => "IMAGE_PULL_FAILED",
             ErrorType::ImageUnusable => "IMAGE_UNUSABLE",
+            ErrorType::VolumeUnusable => "VOLUME_UNUSABLE",
             ErrorType::StartFailed => "START_FAILED",
             ErrorType::VmmDied => "VMM_DIED",
             ErrorType::GuestDied => "GUEST_DIED",

@@ -149,9 +149,14 @@ impl Reference {
         Reference { version: Version::Digest(digest.clone()), ..self.clone() }
     }
 
-    /// Whether both name versions of the same repository.
+    /// Whether both name versions of the same repository. Owned names need only the same owner: no registry says who may have which, and
+    /// whoever uses such a name was found to be allowed to.
     pub fn shares_repository_with(&self, other: &Reference) -> bool {
-        self.registry() == other.registry() && self.repository == other.repository
+        match (&self.source, &other.source) {
+            (Source::Owned { owner }, Source::Owned { owner: other }) => owner == other,
+            (Source::Owned { .. }, _) | (_, Source::Owned { .. }) => false,
+            _ => self.registry() == other.registry() && self.repository == other.repository,
+        }
     }
 }
 

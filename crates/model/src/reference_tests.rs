@@ -137,3 +137,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn repositories_are_shared_by_host_and_name_or_by_owner() {
+    let shares = |a: &str, b: &str| Reference::parse(a).unwrap().shares_repository_with(&Reference::parse(b).unwrap());
+    assert!(shares("app:1", "docker.io/library/app:2") && shares("h.example/app:1", "h.example/app:2"));
+    assert!(!shares("h.example/app:1", "g.example/app:1") && !shares("app:1", "app2:1"));
+    assert!(shares("prime/_checkpoint/k1:1", "prime/_checkpoint/k2:1"));
+    assert!(!shares("prime/_checkpoint/k1:1", "prime/ann/k1:1") && !shares("prime/ann/app:1", "app:1"));
+}

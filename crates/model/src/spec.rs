@@ -1,6 +1,7 @@
 use crate::SnapshotId;
 use crate::access::ImageAccess;
 use crate::egress::EgressPolicy;
+use crate::volume::VolumeMount;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,6 +27,14 @@ pub mod limits {
     pub const ENV_MAX: usize = 1024;
     /// All environment names and values together, bytes.
     pub const ENV_BYTES_MAX: usize = 1 << 20;
+    /// Volumes of one sandbox.
+    pub const VOLUMES_MAX: usize = 8;
+    /// Longest name of a volume, bytes.
+    pub const VOLUME_NAME_LEN_MAX: usize = 128;
+    /// Longest path that a volume is mounted at, bytes.
+    pub const MOUNT_PATH_LEN_MAX: usize = 1024;
+    /// Size of a volume as `df` shows it in the guest, MiB; what is not written takes no space on the host.
+    pub const VOLUME_MIB: u64 = 64 << 10;
 }
 
 /// What a memory snapshot depends on besides its disk: vCPUs and memory (kernel and machine version are the node's).
@@ -59,7 +68,7 @@ pub struct SandboxSpec {
     pub image_access: ImageAccess,
     /// vCPUs and memory.
     pub shape: Shape,
-    /// Disk as `df` shows it in the guest, MiB.
+    /// Disk as `df` shows it in the guest, MiB; 0: exactly that of the image, which is the disk of an earlier sandbox.
     pub disk_mib: u64,
     /// Lifetime from RUNNING; `None` is unlimited.
     pub timeout: Option<Duration>,
@@ -81,6 +90,8 @@ pub struct SandboxSpec {
     pub egress: EgressPolicy,
     /// For filters.
     pub labels: Vec<String>,
+    /// Volumes, each of them once; at most [`limits::VOLUMES_MAX`].
+    pub volumes: Vec<VolumeMount>,
 }
 
 /// A field of a spec is out of bounds.

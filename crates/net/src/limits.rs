@@ -32,6 +32,10 @@ pub const DNS_UPSTREAM_WAIT: Duration = Duration::from_secs(2);
 pub const DNS_WAIT: Duration = Duration::from_secs(8);
 /// A DNS session over TCP ends after so long without a question.
 pub const DNS_SESSION_IDLE: Duration = Duration::from_secs(30);
+/// The guest is asked again about a connection from before its snapshot after so long, then after twice as long, and so on.
+pub const LOST_WAIT_FIRST: Duration = Duration::from_millis(200);
+/// How often it is asked: for 12 s in all.
+pub const LOST_ASKED_MAX: u32 = 6;
 
 /// Bytes for the guest that wait in memory; TCP waits for room, datagrams are dropped.
 pub const OUTBOX_BYTES_MAX: usize = 256 << 10;

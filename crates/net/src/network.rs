@@ -4,9 +4,11 @@ use crate::config::NetConfig;
 use crate::link;
 pub use crate::stack::NetworkStats;
 use crate::stack::Shared;
+use crate::tcp;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use warren_model::egress::EgressPolicy;
+use warren_proto::shim::OpenFlows;
 
 /// One sandbox's network.
 #[derive(Debug)]
@@ -51,6 +53,18 @@ impl NetworkHandle {
     /// Counters as of now.
     pub fn stats(&self) -> NetworkStats {
         self.shared.stats()
+    }
+
+    /// The guest's TCP connections as they are now, for [`NetworkHandle::reset`] of whoever goes on from a snapshot that is taken now.
+    pub fn open_flows(&self) -> OpenFlows {
+        let stack = self.shared.lock();
+        OpenFlows { guest_mac: stack.engine.outbox.guest_mac(), tcp: stack.tcp.open() }
+    }
+
+    /// Resets connections that the guest has from another network, in the background; to be called when its machine runs. A guest that answers nothing
+    /// for some seconds is given up on: then each is reset when the guest sends on it.
+    pub fn reset(&self, flows: &OpenFlows) {
+        tcp::reset_lost(&self.shared, flows);
     }
 
     /// Waits until the network has ended by itself, because the stream did.

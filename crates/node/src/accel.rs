@@ -1,6 +1,7 @@
 //! Hardware virtualization or software emulation? `/dev/kvm` that opens proves nothing: boot the real guest kernel once, with a deadline.
 
 use crate::ended::write_whole;
+use crate::template::Devices;
 use std::path::Path;
 use std::time::Duration;
 use warren_model::Shape;
@@ -87,7 +88,8 @@ async fn probe(data_dir: &Path, machine: &Machine) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
     let machine = Machine { accel: Accel::Kvm, ..machine.clone() };
-    let booted = crate::template::boot(&machine, PROBE_SHAPE, &dir, Memory::Anonymous, PROBE_WAIT);
+    let devices = Devices::of(PROBE_SHAPE);
+    let booted = crate::template::boot(&machine, devices, &dir, Memory::Anonymous, PROBE_WAIT);
     let outcome = match tokio::time::timeout(PROBE_WAIT, booted).await {
         Ok(Ok(mut vm)) => {
             vm.kill().await;

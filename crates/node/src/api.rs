@@ -7,6 +7,7 @@ use crate::node::Node;
 use crate::sandbox::{Driver, Folder, Handle, Intent, Order, apply};
 use crate::shim_client::ShimClient;
 use crate::snapshots::template_key;
+use crate::template::Devices;
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use hyper::Method;
@@ -16,11 +17,11 @@ use std::time::Duration;
 use tokio::sync::{broadcast, oneshot};
 use warren_image::Ask;
 use warren_model::egress::EgressPolicy;
-use warren_model::{EndReason, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
+use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
 use warren_proto::guest::{GuestStatus, JobState, JobsAnswer, JobsRequest};
 use warren_proto::node::{
-    BuildOrder, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation,
-    SnapshotError, SnapshotInfo,
+    BuildOrder, CheckpointState, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError,
+    NodeInfo, Observation, SnapshotError, SnapshotInfo,
 };
 use warren_proto::shim::{SetEgress, ShimState, paths};
 
@@ -50,6 +51,16 @@ impl SharedNode {
             Some(client) if seen.status == Status::Running => Ok((handle.clone(), client)),
             _ => Err(NodeError::NotRunning { id: id.clone(), status: seen.status }),
         }
+    }
+
+    /// Makes a checkpoint of the root disk, or of the volume of that place.
+    async fn freeze(&self, sandbox: &SandboxId, id: &CheckpointId, volume: Option<usize>) -> Result<(), NodeError> {
+        let handle = self.handle(sandbox)?;
+        let (reply, answer) = oneshot::channel();
+        let not_running = || NodeError::NotRunning { id: sandbox.clone(), status: handle.observation().status };
+        let sent = handle.orders.send(Order::Checkpoint(id.clone(), volume, reply)).await;
+        sent.map_err(|_| not_running())?;
+        answer.await.unwrap_or_else(|_| Err(not_running()))
     }
 
     async fn call<A: serde::de::DeserializeOwned>(
@@ -324,7 +335,7 @@ impl NodeApi for SharedNode {
 
     async fn snapshots(&self) -> Vec<SnapshotInfo> {
         let services = &self.0.services;
-        services.snapshots.list(|record| services.templates.has(record.shape, &record.template))
+        services.snapshots.list(|record| services.templates.has(Devices::of(record.shape), &record.template))
     }
 
     async fn delete_snapshot(&self, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
@@ -348,6 +359,22 @@ impl NodeApi for SharedNode {
 
     fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String {
         self.0.token_key.sign(id, expires_at_ms)
+    }
+
+    async fn checkpoint(&self, sandbox: &SandboxId, id: &CheckpointId) -> Result<(), NodeError> {
+        self.freeze(sandbox, id, None).await
+    }
+
+    async fn publish_volume(&self, sandbox: &SandboxId, volume: usize, id: &CheckpointId) -> Result<(), NodeError> {
+        self.freeze(sandbox, id, Some(volume)).await
+    }
+
+    async fn checkpoint_state(&self, id: &CheckpointId) -> Option<CheckpointState> {
+        self.0.services.checkpoints.state(id).await
+    }
+
+    async fn remove_checkpoint(&self, id: &CheckpointId) -> Result<(), ImageError> {
+        self.0.services.checkpoints.remove(id).await
     }
 
     async fn open_build(&self, builder: &SandboxId, order: &BuildOrder) -> Result<String, ImageError> {

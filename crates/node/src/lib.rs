@@ -9,6 +9,7 @@ mod admit;
 mod api;
 pub mod assets;
 mod builder;
+mod checkpoint;
 mod ended;
 mod expiry;
 mod gateway;

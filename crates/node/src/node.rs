@@ -3,6 +3,7 @@
 use crate::accel::{self, AccelChoice, Verdict};
 use crate::admit::{Promised, capacity_mib};
 use crate::assets::{self, AssetsError};
+use crate::checkpoint::Checkpoints;
 use crate::ended::EndedRecords;
 use crate::host;
 use crate::sandbox::{Adopted, Driver, Folder, Handle, Intent, Services, Turn, Waiters};
@@ -136,8 +137,11 @@ impl Node {
             .map_err(io("open", &templates_dir))?;
         let images = warren_image::Store::open(&data_dir.join("images"), config.images.clone())
             .map_err(|e| OpenError::Images(e.to_string()))?;
+        let checkpoints_dir = data_dir.join("checkpoints");
+        let checkpoints = Checkpoints::open(checkpoints_dir.clone(), images.clone());
+        let checkpoints = checkpoints.map_err(io("open", &checkpoints_dir))?;
         let snapshots_dir = data_dir.join("snapshots");
-        let snapshots = Snapshots::open(snapshots_dir.clone()).map_err(io("open", &snapshots_dir))?;
+        let snapshots = Snapshots::open(snapshots_dir.clone(), images.clone()).map_err(io("open", &snapshots_dir))?;
         let ended_dir = data_dir.join("ended");
         let ended = EndedRecords::open(ended_dir.clone()).map_err(io("open", &ended_dir))?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -145,6 +149,7 @@ impl Node {
             warren: config.warren.clone(),
             machine,
             images,
+            checkpoints,
             templates,
             starts: Semaphore::new(cores * STARTS_PER_CORE),
             uids: locks_shims_in(simulated).then(Default::default),
@@ -156,7 +161,8 @@ impl Node {
         node.load_ended();
         let left = Folder::all(&sandboxes).map_err(io("read", &sandboxes))?;
         node.adopt_all(left).await;
-        // Only now that everything that runs has its lease.
+        node.services.checkpoints.resume().map_err(io("read", &checkpoints_dir))?;
+        // Only now that everything that runs or is made has its lease.
         node.services.snapshots.start_tending();
         let unused = node.services.images.collect().await;
         tracing::debug!(unused, "images collected");

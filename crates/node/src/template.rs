@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::OnceCell;
 use warren_model::Shape;
-use warren_proto::guest::{GuestStatus, paths};
+use warren_proto::guest::{GuestStatus, ROOT_DISK, paths, volume_disk};
 use warren_proto::shim::{Accel, DiskBase, ImageDisk, Machine, Template};
 use warren_shim::channel;
-use warren_vmm::{MachineFiles, Memory, Vm, VmConfig, create_overlay};
+use warren_vmm::{MachineFiles, Memory, Vm, VmConfig, VolumeFile, create_overlay};
 
 /// Longest times for a cold boot until the agent answers, one a try. It takes three seconds under emulation, a dozen on a busy host;
 /// but an emulated kernel of two processors has been seen to hang for good while the host was busy, and then only a new try helps.
@@ -31,6 +31,29 @@ pub(crate) struct TemplateError {
     problem: String,
 }
 
+/// What a base template is for: machines of one shape with so many volumes, each of which is a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Devices {
+    pub(crate) shape: Shape,
+    pub(crate) volumes: usize,
+}
+
+impl Devices {
+    /// Of a machine without volumes.
+    pub(crate) fn of(shape: Shape) -> Self {
+        Self { shape, volumes: 0 }
+    }
+
+    /// Name of its template, but for the suffix that all have.
+    fn name(self) -> String {
+        let Shape { vcpus, memory_mib } = self.shape;
+        match self.volumes {
+            0 => format!("{vcpus}x{memory_mib}"),
+            volumes => format!("{vcpus}x{memory_mib}v{volumes}"),
+        }
+    }
+}
+
 /// A base template.
 #[derive(Debug, Clone)]
 pub(crate) struct Base {
@@ -47,7 +70,7 @@ pub(crate) struct Templates {
     suffix: String,
     /// Makes files that nobody will look into.
     simulated: bool,
-    made: Mutex<HashMap<Shape, Arc<OnceCell<Base>>>>,
+    made: Mutex<HashMap<Devices, Arc<OnceCell<Base>>>>,
 }
 
 impl Templates {
@@ -75,56 +98,63 @@ impl Templates {
         format!("-{accel}-{}", short_digest(parts.as_bytes()))
     }
 
-    /// The template of a shape, made now if there is none.
-    pub(crate) async fn get(self: &Arc<Self>, shape: Shape) -> Result<Base, TemplateError> {
+    /// The template for these devices, made now if there is none.
+    pub(crate) async fn get(self: &Arc<Self>, devices: Devices) -> Result<Base, TemplateError> {
+        let shape = devices.shape;
         let cell = {
             let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-            made.entry(shape).or_default().clone()
+            made.entry(devices).or_default().clone()
         };
         let this = self.clone();
         // In a task of its own: a caller that goes away does not cut the making off.
-        let making = tokio::spawn(async move { cell.get_or_try_init(|| this.find_or_make(shape)).await.cloned() });
+        let making = tokio::spawn(async move { cell.get_or_try_init(|| this.find_or_make(devices)).await.cloned() });
         let failed = |problem: String| TemplateError { vcpus: shape.vcpus, memory_mib: shape.memory_mib, problem };
         joined(making).await.map_err(failed)
     }
 
-    /// Whether the template `id` of a shape is here: another one of the same shape is another boot.
-    pub(crate) fn has(&self, shape: Shape, id: &str) -> bool {
+    /// Whether the template `id` for these devices is here: another one of the same is another boot.
+    pub(crate) fn has(&self, devices: Devices, id: &str) -> bool {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(base) = made.get(&shape).and_then(|cell| cell.get()) {
+        if let Some(base) = made.get(&devices).and_then(|cell| cell.get()) {
             return base.id == id;
         }
         drop(made);
-        let state = self.dir.join(self.name(shape)).join("state");
+        let state = self.dir.join(self.name(devices)).join("state");
         std::fs::read(state).is_ok_and(|state| short_digest(&state) == id)
     }
 
-    fn name(&self, shape: Shape) -> String {
-        format!("{}x{}{}", shape.vcpus, shape.memory_mib, self.suffix)
+    fn name(&self, devices: Devices) -> String {
+        format!("{}{}", devices.name(), self.suffix)
     }
 
-    async fn find_or_make(&self, shape: Shape) -> Result<Base, String> {
-        let template = self.files(shape).await?;
+    async fn find_or_make(&self, devices: Devices) -> Result<Base, String> {
+        let template = self.files(devices).await?;
         let state = std::fs::read(&template.state).map_err(|e| format!("read the device state: {e}"))?;
         // Clocks and random numbers of the boot are in it.
         Ok(Base { template, id: short_digest(&state) })
     }
 
-    async fn files(&self, shape: Shape) -> Result<Template, String> {
-        let name = self.name(shape);
+    async fn files(&self, devices: Devices) -> Result<Template, String> {
+        let Devices { shape, volumes } = devices;
+        let name = self.name(devices);
         let dir = self.dir.join(&name);
-        let files = |dir: &Path| Template { memory: dir.join("memory"), state: dir.join("state"), lent: None };
+        let files = |dir: &Path| Template {
+            memory: dir.join("memory"),
+            state: dir.join("state"),
+            lent: None,
+            flows: Default::default(),
+        };
         if dir.join("shape.json").exists() {
             return Ok(files(&dir));
         }
         let draft = self.dir.join(format!("{name}.draft"));
         let _ = std::fs::remove_dir_all(&draft);
         std::fs::create_dir(&draft).map_err(|e| format!("make {}: {e}", draft.display()))?;
-        tracing::info!(vcpus = shape.vcpus, memory_mib = shape.memory_mib, "making a base template");
+        tracing::info!(vcpus = shape.vcpus, memory_mib = shape.memory_mib, volumes, "making a base template");
         let started = std::time::Instant::now();
         let made = match self.simulated {
             true => empty(&files(&draft)),
-            false => self.make(shape, &draft, &files(&draft)).await,
+            false => self.make(devices, &draft, &files(&draft)).await,
         };
         let kept = made.and_then(|()| {
             let shape_json = serde_json::to_vec(&shape).map_err(|e| e.to_string())?;
@@ -140,12 +170,18 @@ impl Templates {
     }
 
     /// Boots onto a fresh memory file, again if the guest hangs.
-    async fn boot_surely(&self, shape: Shape, dir: &Path, template: &Template) -> Result<(std::fs::File, Vm), String> {
+    async fn boot_surely(
+        &self,
+        devices: Devices,
+        dir: &Path,
+        template: &Template,
+    ) -> Result<(std::fs::File, Vm), String> {
+        let shape = devices.shape;
         let mut problem = String::new();
         for wait in BOOT_WAITS {
             let memory = std::fs::File::create(&template.memory).map_err(|e| e.to_string())?;
             memory.set_len(shape.memory_mib << 20).map_err(|e| e.to_string())?;
-            match boot(&self.machine, shape, dir, Memory::Shared(template.memory.clone()), wait).await {
+            match boot(&self.machine, devices, dir, Memory::Shared(template.memory.clone()), wait).await {
                 Ok(vm) => return Ok((memory, vm)),
                 Err(this) => problem = this,
             }
@@ -154,13 +190,13 @@ impl Templates {
         Err(problem)
     }
 
-    async fn make(&self, shape: Shape, dir: &Path, template: &Template) -> Result<(), String> {
-        let (memory, mut vm) = self.boot_surely(shape, dir, template).await?;
+    async fn make(&self, devices: Devices, dir: &Path, template: &Template) -> Result<(), String> {
+        let (memory, mut vm) = self.boot_surely(devices, dir, template).await?;
         vm.save_template(&template.state).await.map_err(|e| e.to_string())?;
         vm.kill().await;
-        for scrap in ["root.raw", "root.qcow2"] {
-            let _ = std::fs::remove_file(dir.join(scrap));
-        }
+        let overlays = disks(devices).map(|disk| overlay(dir, &disk));
+        // What stays behind is a few KiB that nobody reads.
+        overlays.chain([dir.join(PLACEHOLDER)]).for_each(|scrap| drop(std::fs::remove_file(scrap)));
         let state = std::fs::File::open(&template.state).map_err(|e| e.to_string())?;
         let synced = tokio::task::spawn_blocking(move || memory.sync_all().and_then(|()| state.sync_all()));
         joined(synced).await.map_err(|e| e.to_string())
@@ -174,26 +210,46 @@ fn empty(template: &Template) -> Result<(), String> {
         .map_err(|e| e.to_string())
 }
 
+/// What all disks of a machine are while its template is made.
+const PLACEHOLDER: &str = "placeholder.raw";
+/// Its length, bytes.
+const PLACEHOLDER_LEN: u64 = 1 << 20;
+
+/// Names of those disks.
+fn disks(devices: Devices) -> impl Iterator<Item = String> {
+    std::iter::once(ROOT_DISK.to_owned()).chain((0..devices.volumes).map(volume_disk))
+}
+
+fn overlay(dir: &Path, disk: &str) -> PathBuf {
+    dir.join(format!("{disk}.qcow2"))
+}
+
 /// Boots a guest without an image until its agent answers, and closes the channel again.
 pub(crate) async fn boot(
     machine: &Machine,
-    shape: Shape,
+    devices: Devices,
     dir: &Path,
     memory: Memory,
     wait: Duration,
 ) -> Result<Vm, String> {
-    let raw = dir.join("root.raw");
-    const EMPTY_DISK_LEN: u64 = 1 << 20;
+    let raw = dir.join(PLACEHOLDER);
     let text = |e: std::io::Error| e.to_string();
-    std::fs::File::create(&raw).and_then(|f| f.set_len(EMPTY_DISK_LEN)).map_err(text)?;
-    let overlay = dir.join("root.qcow2");
-    let _ = std::fs::remove_file(&overlay);
-    create_overlay(&overlay, EMPTY_DISK_LEN, &[]).map_err(|e| e.to_string())?;
+    std::fs::File::create(&raw).and_then(|f| f.set_len(PLACEHOLDER_LEN)).map_err(text)?;
+    for path in disks(devices).map(|disk| overlay(dir, &disk)) {
+        let _ = std::fs::remove_file(&path);
+        create_overlay(&path, PLACEHOLDER_LEN, &[]).map_err(|e| e.to_string())?;
+    }
     let root_base = DiskBase { image: ImageDisk::Raw(raw), layers: Vec::new() };
+    let volume = |disk: String| {
+        let (overlay, base) = (overlay(dir, &disk), root_base.clone());
+        VolumeFile { disk, overlay, base, read_only: false }
+    };
+    let volumes = (0..devices.volumes).map(volume_disk).map(volume).collect();
+    let root_overlay = overlay(dir, ROOT_DISK);
     let config = VmConfig {
         machine: machine.clone(),
-        shape,
-        files: MachineFiles { root_overlay: overlay, root_base, memory },
+        shape: devices.shape,
+        files: MachineFiles { root_overlay, root_base, volumes, memory },
         incoming: false,
     };
     // The far end of the network is held open and silent.

@@ -18,7 +18,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use warren_proto::guest::{limits as guest_limits, paths as guest_paths};
-use warren_proto::shim::{Boot, SetEgress, ShimState, SnapshotTaken, Terminate, limits, paths};
+use warren_proto::shim::{Boot, Layers, NewLayer, SetEgress, ShimState, SnapshotTaken, Terminate, limits, paths};
 
 /// Requests of one kind that may wait for the driver.
 const REQUESTS_QUEUED_MAX: usize = 64;
@@ -31,6 +31,8 @@ type Answer = Response<AnyBody>;
 type Reply<A = ShimState> = oneshot::Sender<A>;
 /// A snapshot, or why there is none.
 pub(crate) type SnapshotReply = Reply<Result<SnapshotTaken, String>>;
+/// A frozen disk, or why there is none.
+pub(crate) type LayerReply = Reply<Result<Layers, String>>;
 
 /// What clients ask of the driver.
 pub(crate) struct Requests {
@@ -39,6 +41,7 @@ pub(crate) struct Requests {
     pub(crate) egress: mpsc::Receiver<(SetEgress, Reply)>,
     pub(crate) snapshot: mpsc::Receiver<SnapshotReply>,
     pub(crate) refresh: mpsc::Receiver<Reply>,
+    pub(crate) layer: mpsc::Receiver<(NewLayer, LayerReply)>,
     pub(crate) oom: mpsc::Receiver<(u64, Option<String>)>,
     pub(crate) oom_sender: mpsc::Sender<(u64, Option<String>)>,
 }
@@ -50,6 +53,7 @@ struct Handler {
     egress: mpsc::Sender<(SetEgress, Reply)>,
     snapshot: mpsc::Sender<SnapshotReply>,
     refresh: mpsc::Sender<Reply>,
+    layer: mpsc::Sender<(NewLayer, LayerReply)>,
     states: watch::Receiver<ShimState>,
     guests: watch::Receiver<Option<Guest>>,
 }
@@ -82,8 +86,9 @@ pub(crate) fn serve_stdin(
     let (egress, egresses) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (snapshot, snapshots) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (refresh, refreshes) = mpsc::channel(REQUESTS_QUEUED_MAX);
+    let (layer, layers) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (oom_sender, oom) = mpsc::channel(REQUESTS_QUEUED_MAX);
-    let handler = Handler { boot, terminate, egress, snapshot, refresh, states, guests };
+    let handler = Handler { boot, terminate, egress, snapshot, refresh, layer, states, guests };
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(accept(listener, handler, stopped));
     let requests = Requests {
@@ -92,6 +97,7 @@ pub(crate) fn serve_stdin(
         egress: egresses,
         snapshot: snapshots,
         refresh: refreshes,
+        layer: layers,
         oom,
         oom_sender,
     };
@@ -145,6 +151,14 @@ async fn serve(stream: UnixStream, handler: Handler, mut stopped: watch::Receive
     let _ = connection.await;
 }
 
+/// The JSON body of a request, or the answer that refuses it.
+async fn parsed<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Answer> {
+    let body = Limited::new(request.into_body(), BODY_LEN_MAX).collect().await;
+    let parsed =
+        body.map_err(|e| e.to_string()).and_then(|b| serde_json::from_slice(&b.to_bytes()).map_err(|e| e.to_string()));
+    parsed.map_err(|problem| refusal(StatusCode::BAD_REQUEST, "bad_request", &problem))
+}
+
 impl Handler {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let path = request.uri().path();
@@ -157,6 +171,7 @@ impl Handler {
             (&Method::POST, paths::TERMINATE) => self.forward(&self.terminate, request).await,
             (&Method::PUT, paths::EGRESS) => self.forward(&self.egress, request).await,
             (&Method::POST, paths::SNAPSHOT) => self.snapshot().await,
+            (&Method::POST, paths::LAYER) => self.layer(request).await,
             _ => refusal(StatusCode::NOT_FOUND, "not_found", "the shim serves no such call"),
         }
     }
@@ -194,13 +209,9 @@ impl Handler {
 
     /// Parses the body, hands it to the driver and waits for the state that came of it.
     async fn forward<T: DeserializeOwned>(&self, to: &mpsc::Sender<(T, Reply)>, request: Request<Incoming>) -> Answer {
-        let body = Limited::new(request.into_body(), BODY_LEN_MAX).collect().await;
-        let parsed = body
-            .map_err(|e| e.to_string())
-            .and_then(|b| serde_json::from_slice(&b.to_bytes()).map_err(|e| e.to_string()));
-        let value = match parsed {
+        let value = match parsed(request).await {
             Ok(value) => value,
-            Err(problem) => return refusal(StatusCode::BAD_REQUEST, "bad_request", &problem),
+            Err(refusal) => return refusal,
         };
         let (reply, answer) = oneshot::channel();
         if to.send((value, reply)).await.is_err() {
@@ -208,6 +219,22 @@ impl Handler {
         }
         match answer.await {
             Ok(state) => json(StatusCode::OK, &state),
+            Err(_) => ended(),
+        }
+    }
+
+    async fn layer(&self, request: Request<Incoming>) -> Answer {
+        let asked: NewLayer = match parsed(request).await {
+            Ok(asked) => asked,
+            Err(refusal) => return refusal,
+        };
+        let (reply, answer) = oneshot::channel();
+        if self.layer.send((asked, reply)).await.is_err() {
+            return ended();
+        }
+        match answer.await {
+            Ok(Ok(layers)) => json(StatusCode::OK, &layers),
+            Ok(Err(problem)) => refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &problem),
             Err(_) => ended(),
         }
     }

@@ -1,10 +1,11 @@
 //! The one task that owns a sandbox: waits, acts, and tells `machine` what happened.
 
 use crate::END_FILE;
-use crate::api::{self, Requests};
+use crate::api::{self, LayerReply, Requests};
 use crate::channel::{self, Channel, GuestSender};
 use crate::console::Console;
 use crate::guest::{self, AskError, Guest, power_off, status};
+use crate::layer;
 use crate::machine::{self, Event};
 use crate::snapshot;
 use crate::start::{Parts, StartError, Started, start};
@@ -13,8 +14,9 @@ use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use warren_model::EndReason;
-use warren_proto::guest::{GuestStatus, IMAGE_UNUSABLE, Shutdown, paths};
+use warren_proto::guest::{GuestStatus, IMAGE_UNUSABLE, Shutdown, VOLUME_UNUSABLE, paths};
 use warren_proto::shim::{Boot, End, ShimState, Terminate, limits};
+use warren_vmm::Vm;
 
 /// Time that the guest gets on top of the grace period of a shutdown.
 const SHUTDOWN_SLACK: Duration = Duration::from_secs(2);
@@ -135,6 +137,9 @@ impl Driver {
             Err(StartError::Init(AskError::Failed { code, message, .. })) if code == IMAGE_UNUSABLE => {
                 Err(Over::by_itself(EndReason::ImageUnusable, message))
             }
+            Err(StartError::Init(AskError::Failed { code, message, .. })) if code == VOLUME_UNUSABLE => {
+                Err(Over::by_itself(EndReason::VolumeUnusable, message))
+            }
             Err(error) => {
                 let console = self.console.tail(CONSOLE_LINES);
                 let message = format!("the machine did not start: {error}\n{console}");
@@ -170,9 +175,14 @@ impl Driver {
                 }
                 Some(reply) = self.requests.snapshot.recv() => {
                     let guest = self.guest.borrow().clone();
-                    let _ = reply.send(snapshot::take(vm, guest).await);
+                    let _ = reply.send(snapshot::take(vm, network.as_ref(), guest).await);
                 }
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
+                Some((asked, reply)) = self.requests.layer.recv() => {
+                    if let Err(over) = self.layer(vm, &asked.disk, reply).await {
+                        return over;
+                    }
+                }
                 Some((kills, last)) = self.requests.oom.recv() => self.apply(Event::OutOfMemory { kills, last }),
                 () = &mut off => {
                     return Over::by_itself(EndReason::PoweredOff, "the sandbox's init switched the machine off");
@@ -194,6 +204,26 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// Freezes a disk as it is now. A terminate does not wait for the guest.
+    async fn layer(&mut self, vm: &mut Vm, disk: &str, reply: LayerReply) -> Result<(), Over> {
+        let Some(guest) = self.sender() else {
+            let _ = reply.send(Err("the guest takes no requests now".to_owned()));
+            return Ok(());
+        };
+        let rested = tokio::select! {
+            biased;
+            Some(terminate) = self.requests.terminate.recv() => return Err(Over::asked(terminate)),
+            rested = layer::rest(guest.clone(), disk) => rested,
+        };
+        let layers = match rested {
+            Ok(since) => layer::freeze(vm, guest, disk, since).await,
+            Err(error) => Err(format!("bring the guest's file system to rest: {error}")),
+        };
+        // Whoever asked may have gone; the layer is there all the same.
+        let _ = reply.send(layers);
+        Ok(())
     }
 
     /// Asks the guest how it is, in a task of its own, and answers with the state after that.

@@ -12,6 +12,7 @@ mod driver;
 mod exchange;
 pub mod guest;
 pub mod jail;
+mod layer;
 mod machine;
 mod network;
 mod snapshot;
@@ -35,6 +36,11 @@ pub const VM_DIR: &str = "vm";
 pub const END_FILE: &str = "end.json";
 /// The sandbox's disk in the VM's folder, made by the node before it asks for a boot.
 pub const DISK_FILE: &str = "disk.qcow2";
+
+/// The overlay of a volume's disk in the VM's folder, made by the node like [`DISK_FILE`].
+pub fn volume_file(disk: &str) -> String {
+    format!("{disk}.qcow2")
+}
 
 /// Why a shim could not do its work.
 #[derive(Debug, thiserror::Error)]

@@ -1,31 +1,44 @@
 //! A snapshot of the running machine, into files in the VM's folder.
 
+use crate::channel::GuestSender;
 use crate::exchange::Exchange;
-use crate::guest::{self, Guest};
+use crate::guest::{self, AskError, Guest};
+use crate::layer::{frozen_files, successor};
 use hyper::Method;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use warren_proto::guest::paths;
-use warren_proto::shim::{SnapshotTaken, files};
+use std::time::{Duration, Instant};
+use warren_net::NetworkHandle;
+use warren_proto::guest::{NOT_YET, ROOT_DISK, paths};
+use warren_proto::shim::{OpenFlows, SnapshotTaken, files};
 use warren_vmm::{SnapshotFiles, Vm};
 
 /// Longest wait for the agent to freeze what runs, or to let it go on.
 const AGENT_WAIT: Duration = Duration::from_secs(5);
+/// Time until an agent is asked again that still lets its programs stand still after a restore.
+const NOT_YET_WAIT: Duration = Duration::from_millis(20);
 
 /// Takes it. The guest's programs stand still from before the machine's stop on: in who goes on from the snapshot they run again
 /// only once it has its own identity, and here at once. Whatever fails, the machine and its programs run on.
-pub(crate) async fn take(vm: &mut Vm, guest: Option<Guest>) -> Result<SnapshotTaken, String> {
+pub(crate) async fn take(
+    vm: &mut Vm,
+    network: Option<&NetworkHandle>,
+    guest: Option<Guest>,
+) -> Result<SnapshotTaken, String> {
     let Guest { sender, exchange } = guest.ok_or("the guest takes no requests now")?;
     prepare().map_err(|e| format!("make room for the snapshot: {e}"))?;
     let ask = |path| guest::ask::<serde_json::Value>(sender.clone(), Method::POST, path, None::<&()>, AGENT_WAIT);
-    ask(paths::SUSPEND).await.map_err(|e| e.to_string())?;
-    let taken = snapshot(vm, exchange.as_ref()).await;
+    if let Err(error) = suspend(&sender).await {
+        // It may have come about after we stopped to wait for it.
+        let _ = ask(paths::RESUME).await;
+        return Err(error.to_string());
+    }
+    let taken = snapshot(vm, network, exchange.as_ref()).await;
     // An agent that does not answer now will not answer a command either; the next call finds out.
     if let Err(error) = ask(paths::RESUME).await {
         tracing::error!(%error, "the guest does not go on after a snapshot");
     }
-    let (snapshot, (lent, bytes)) = taken?;
+    let (snapshot, AtRest { lent: (lent, bytes), flows }) = taken?;
     let (paused_ms, pages) = (snapshot.paused.as_secs_f64() * 1000.0, snapshot.pages);
     let written = tokio::task::spawn_blocking(move || {
         if !bytes.is_empty() {
@@ -34,22 +47,45 @@ pub(crate) async fn take(vm: &mut Vm, guest: Option<Guest>) -> Result<SnapshotTa
         snapshot.write()
     });
     written.await.map_err(|e| e.to_string())?.map_err(|e| format!("write the snapshot: {e}"))?;
-    let layers = vm.overlays().split_last().map_or(&[][..], |(_, frozen)| frozen);
-    let layers = layers.iter().map(|layer| layer.to_string_lossy().into_owned()).collect();
     tracing::info!(paused_ms, pages, "snapshot taken");
-    Ok(SnapshotTaken { paused_ms, pages, lent, layers })
+    Ok(SnapshotTaken { paused_ms, pages, lent, layers: frozen_files(vm, ROOT_DISK), flows })
 }
 
-type Taken = (warren_vmm::Snapshot, (Vec<u32>, Vec<u8>));
+/// Has all programs stand still, once they all run.
+async fn suspend(sender: &GuestSender) -> Result<(), AskError> {
+    let asked = Instant::now();
+    loop {
+        let path = paths::SUSPEND;
+        match guest::ask::<serde_json::Value>(sender.clone(), Method::POST, path, None::<&()>, AGENT_WAIT).await {
+            Err(AskError::Failed { code, .. }) if code == NOT_YET && asked.elapsed() < AGENT_WAIT => {
+                tokio::time::sleep(NOT_YET_WAIT).await;
+            }
+            other => return other.map(drop),
+        }
+    }
+}
 
-async fn snapshot(vm: &mut Vm, exchange: Option<&Exchange>) -> Result<Taken, String> {
+/// What is ours while the machine stands still.
+struct AtRest {
+    lent: (Vec<u32>, Vec<u8>),
+    flows: OpenFlows,
+}
+
+async fn snapshot(
+    vm: &mut Vm,
+    network: Option<&NetworkHandle>,
+    exchange: Option<&Exchange>,
+) -> Result<(warren_vmm::Snapshot, AtRest), String> {
     let (state, delta) = (path(files::STATE), path(files::DELTA));
-    let successor = PathBuf::from(format!("disk.{}.qcow2", vm.overlays().len()));
+    let successor = successor(vm, ROOT_DISK);
     // What an earlier try left that failed.
     let _ = std::fs::remove_file(&successor);
     let files = SnapshotFiles { state: &state, delta: &delta, successor: &successor };
-    let lent = || exchange.map_or_else(|| Ok((Vec::new(), Vec::new())), Exchange::lent);
-    vm.snapshot(files, lent).await.map_err(|e| crate::full(&e))
+    let at_rest = || {
+        let lent = exchange.map_or_else(|| Ok((Vec::new(), Vec::new())), Exchange::lent)?;
+        Ok(AtRest { lent, flows: network.map(NetworkHandle::open_flows).unwrap_or_default() })
+    };
+    vm.snapshot(files, at_rest).await.map_err(|e| crate::full(&e))
 }
 
 fn path(name: &str) -> PathBuf {

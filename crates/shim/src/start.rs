@@ -1,19 +1,19 @@
 //! From a [`Boot`] to a guest that takes requests.
 
-use crate::DISK_FILE;
 use crate::channel::{self, Channel, ChannelError};
 use crate::console::Console;
 use crate::exchange::{self, Exchange};
 use crate::guest::{self, AskError};
+use crate::{DISK_FILE, volume_file};
 use crate::{jail, network};
 use hyper::Method;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use warren_net::NetworkHandle;
-use warren_proto::guest::{InitDone, paths};
-use warren_proto::shim::Boot;
-use warren_vmm::{MachineFiles, Memory, SpawnError, Vm, VmConfig, VmError};
+use warren_proto::guest::{InitDone, Mount, ROOT_DISK, paths};
+use warren_proto::shim::{Boot, DiskBase};
+use warren_vmm::{MachineFiles, Memory, SpawnError, Vm, VmConfig, VmError, VolumeFile};
 
 /// Longest wait for the agent of a restored machine.
 const RESTORED_AGENT_WAIT: Duration = Duration::from_secs(30);
@@ -80,7 +80,8 @@ pub(crate) async fn start(
 ) -> Result<Started, StartError> {
     let mut steps = Steps { last: Instant::now(), ms: BTreeMap::new() };
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(StartError::Network)?;
-    parts.network = Some(network::start(ours, boot.egress.clone()).map_err(StartError::Network)?);
+    let network = network::start(ours, boot.egress.clone()).map_err(StartError::Network)?;
+    let network = parts.network.insert(network);
     boot.init.network = Some(network::guest_network());
     let (vm, stdout, stderr) = Vm::spawn(Path::new("."), &vm_config(boot), theirs.into()).await?;
     jail::seal().map_err(StartError::Seal)?;
@@ -92,8 +93,13 @@ pub(crate) async fn start(
     let lost = put_back_lent(boot, vm).map_err(StartError::Exchange)?;
     if let Some(template) = &boot.template {
         vm.load(&template.state).await?;
+        network.reset(&template.flows);
         if template.lent.is_none() {
-            vm.announce_root_size(Path::new(DISK_FILE)).await?;
+            vm.announce_size(ROOT_DISK, Path::new(DISK_FILE)).await?;
+            // The guest finds those anew that it may not write to: QEMU does not let them change their size.
+            for mount in boot.init.mounts.iter().filter(|mount| !mount.read_only) {
+                vm.announce_size(&mount.disk, Path::new(&volume_file(&mount.disk))).await?;
+            }
         }
         steps.done("load");
     }
@@ -123,10 +129,17 @@ fn vm_config(boot: &Boot) -> VmConfig {
         Some(template) => Memory::Private(template.memory.clone()),
         None => Memory::Anonymous,
     };
+    let volume = |(mount, base): (&Mount, &DiskBase)| VolumeFile {
+        disk: mount.disk.clone(),
+        overlay: volume_file(&mount.disk).into(),
+        base: base.clone(),
+        read_only: mount.read_only,
+    };
+    let volumes = boot.init.mounts.iter().zip(&boot.volumes).map(volume).collect();
     VmConfig {
         machine: boot.machine.clone(),
         shape: boot.shape,
-        files: MachineFiles { root_overlay: DISK_FILE.into(), root_base: boot.disk.clone(), memory },
+        files: MachineFiles { root_overlay: DISK_FILE.into(), root_base: boot.disk.clone(), volumes, memory },
         incoming: boot.template.is_some(),
     }
 }

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::broadcast;
 use warren_model::egress::EgressPolicy;
-use warren_model::{EndReason, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
+use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
 use warren_proto::guest::JobState;
 use warren_proto::node::{
-    BuildOrder, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi, NodeError, NodeInfo, Observation,
-    SnapshotError, SnapshotInfo, TokenKey, limits,
+    BuildOrder, CheckpointMade, CheckpointState, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi,
+    NodeError, NodeInfo, Observation, SnapshotError, SnapshotInfo, TokenKey, limits,
 };
 use warren_proto::shim::End;
 
@@ -69,6 +69,7 @@ struct State {
     snapshots: BTreeMap<SnapshotId, SnapshotInfo>,
     offered: HashSet<SnapshotId>,
     build_time: Duration,
+    checkpoints: HashMap<CheckpointId, CheckpointState>,
     dockerfile: String,
     order: Option<BuildOrder>,
 }
@@ -170,6 +171,28 @@ impl SimNode {
         let mut names: Vec<_> = self.lock().images.keys().cloned().collect();
         names.sort();
         names
+    }
+
+    /// Checkpoints that the node keeps, each with its state.
+    pub fn checkpoints(&self) -> Vec<(CheckpointId, CheckpointState)> {
+        let mut all: Vec<_> = self.lock().checkpoints.clone().into_iter().collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    /// What becomes of a checkpoint that is pending; [`CheckpointState::Pending`] leaves it so.
+    pub fn set_checkpoint(&self, id: &CheckpointId, state: CheckpointState) {
+        self.lock().checkpoints.insert(id.clone(), state);
+    }
+
+    /// A checkpoint of the simulation, durable.
+    pub fn durable() -> CheckpointState {
+        CheckpointState::Durable(CheckpointMade {
+            digest: format!("sha256:{}", "5".repeat(64)),
+            disk_size_bytes: 5 << 30,
+            stored_bytes: 1 << 20,
+            occupied_bytes: 3 << 20,
+        })
     }
 
     async fn until_ended(&self, id: &SandboxId) {
@@ -488,6 +511,43 @@ impl NodeApi for SimNode {
 
     fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String {
         self.inner.key.sign(id, expires_at_ms)
+    }
+
+    /// Pending until [`SimNode::set_checkpoint`] says what becomes of it.
+    async fn checkpoint(&self, sandbox: &SandboxId, id: &CheckpointId) -> Result<(), NodeError> {
+        let mut state = self.lock();
+        let Some(known) = state.sandboxes.get(sandbox) else { return Err(NodeError::NotFound(sandbox.clone())) };
+        if known.seen.status != Status::Running {
+            return Err(NodeError::NotRunning { id: sandbox.clone(), status: known.seen.status });
+        }
+        state.checkpoints.entry(id.clone()).or_insert(CheckpointState::Pending);
+        Ok(())
+    }
+
+    /// As a checkpoint.
+    async fn publish_volume(&self, sandbox: &SandboxId, volume: usize, id: &CheckpointId) -> Result<(), NodeError> {
+        let writable = self.spec(sandbox).is_some_and(|spec| spec.volumes.get(volume).is_some_and(|v| !v.read_only));
+        if !writable {
+            return Err(NodeError::NoAnswer {
+                id: sandbox.clone(),
+                problem: format!("no volume {volume} to write to"),
+            });
+        }
+        self.checkpoint(sandbox, id).await
+    }
+
+    async fn checkpoint_state(&self, id: &CheckpointId) -> Option<CheckpointState> {
+        const HOLD: Duration = Duration::from_millis(20);
+        let state = self.lock().checkpoints.get(id).cloned();
+        if state == Some(CheckpointState::Pending) {
+            tokio::time::sleep(HOLD).await;
+        }
+        state
+    }
+
+    async fn remove_checkpoint(&self, id: &CheckpointId) -> Result<(), ImageError> {
+        self.lock().checkpoints.remove(id);
+        Ok(())
     }
 }
 

@@ -127,7 +127,7 @@ fn snapshot(dir: &Path) -> std::io::Result<SnapshotTaken> {
     let frozen = (0..).find(|number| !dir.join(name(number + 1)).exists()).unwrap_or_default();
     std::fs::write(dir.join(name(frozen + 1)), "")?;
     let layers = (0..=frozen).map(name).collect();
-    Ok(SnapshotTaken { paused_ms: 1.0, pages: 0, lent: Vec::new(), layers })
+    Ok(SnapshotTaken { paused_ms: 1.0, pages: 0, lent: Vec::new(), layers, flows: Default::default() })
 }
 
 /// Waits as a real shim does while the version is the one seen.

@@ -1,10 +1,10 @@
 //! From a machine's description to QEMU's argv. Pure.
 
-use crate::disk::overlay_node;
+use crate::disk::{overlay_node, read_only_node};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use warren_model::Shape;
-use warren_proto::guest::exchange;
+use warren_proto::guest::{ROOT_DISK, exchange};
 use warren_proto::shim::{Accel, DiskBase, ImageDisk, Machine};
 
 /// Descriptors that QEMU inherits, by number.
@@ -20,7 +20,7 @@ pub(crate) mod fd {
 }
 
 /// The node that the guest's root disk is at the start.
-pub(crate) const ROOT_NODE: &str = "root";
+pub(crate) const ROOT_NODE: &str = ROOT_DISK;
 
 /// Bytes of translated code that one emulated VM may keep, MiB. QEMU's own default grows with guest memory.
 const TRANSLATION_CACHE_MIB: u32 = 128;
@@ -43,8 +43,23 @@ pub struct MachineFiles {
     pub root_overlay: PathBuf,
     /// What it lies on.
     pub root_base: DiskBase,
+    /// Volumes, one a disk of its own.
+    pub volumes: Vec<VolumeFile>,
     /// Guest memory.
     pub memory: Memory,
+}
+
+/// A volume's disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeFile {
+    /// The disk's serial number, and the name of its node in QEMU.
+    pub disk: String,
+    /// Its qcow2 overlay.
+    pub overlay: PathBuf,
+    /// What that lies on.
+    pub base: DiskBase,
+    /// QEMU refuses to write to it, whatever the guest does.
+    pub read_only: bool,
 }
 
 /// Everything that decides QEMU's argv.
@@ -101,7 +116,9 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
         out.push(value);
     };
 
-    add("-M", "microvm,x-option-roms=off,rtc=on,acpi=on,isa-serial=on,memory-backend=ram".into());
+    // A second interrupt controller gives 24 places for devices instead of 8.
+    let more_places = if config.files.volumes.is_empty() { "" } else { ",ioapic2=on" };
+    add("-M", format!("microvm,x-option-roms=off,rtc=on,acpi=on,isa-serial=on{more_places},memory-backend=ram").into());
     // Without ERMS the guest copies and clears memory by eight bytes a turn; the emulator's string moves go byte by byte.
     let (accel, cpu) = match machine.accel {
         Accel::Kvm => ("kvm".to_owned(), "host"),
@@ -137,7 +154,7 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
     add("-device", "virtio-blk-device,drive=tools,serial=tools".into());
     let root = overlay_node(ROOT_NODE, &config.files.root_overlay, &config.files.root_base);
     add("-blockdev", root.to_string().into());
-    add("-device", format!("virtio-blk-device,drive={ROOT_NODE},serial=root,num-queues=1").into());
+    add("-device", format!("virtio-blk-device,drive={ROOT_NODE},serial={ROOT_DISK},num-queues=1").into());
     add("-add-fd", format!("fd={},set=1,opaque=exchange", fd::EXCHANGE).into());
     add(
         "-blockdev",
@@ -151,6 +168,11 @@ pub(crate) fn argv(config: &VmConfig) -> Vec<OsString> {
     add("-device", "virtio-net-device,netdev=net,mac=52:54:00:12:34:56".into());
     add("-object", "rng-builtin,id=rng".into());
     add("-device", "virtio-rng-device,rng=rng".into());
+    for VolumeFile { disk, overlay, base, read_only } in &config.files.volumes {
+        let node = if *read_only { read_only_node(disk, overlay, base) } else { overlay_node(disk, overlay, base) };
+        add("-blockdev", node.to_string().into());
+        add("-device", format!("virtio-blk-device,drive={disk},serial={disk},num-queues=1").into());
+    }
     add("-chardev", format!("socket,id=qmp,fd={}", fd::QMP).into());
     add("-mon", "chardev=qmp,mode=control".into());
     add("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".into());
@@ -179,7 +201,10 @@ pub fn machine_identity(machine: &Machine) -> String {
         tsc_khz: machine.tsc_khz.map(|khz| (khz + RATE_STEP_KHZ / 2) / RATE_STEP_KHZ * RATE_STEP_KHZ),
     };
     let root_base = DiskBase { image: ImageDisk::Raw(PathBuf::new()), layers: Vec::new() };
-    let files = MachineFiles { root_overlay: PathBuf::new(), root_base, memory: Memory::Anonymous };
+    // With a volume, so that how volumes are attached counts too.
+    let (disk, overlay, base) = (String::new(), PathBuf::new(), root_base.clone());
+    let volumes = vec![VolumeFile { disk, overlay, base, read_only: false }];
+    let files = MachineFiles { root_overlay: PathBuf::new(), root_base, volumes, memory: Memory::Anonymous };
     let config = VmConfig { machine, shape: Shape { vcpus: 1, memory_mib: 1 }, files, incoming: false };
     argv(&config).join(std::ffi::OsStr::new("\n")).to_string_lossy().into_owned()
 }
@@ -201,7 +226,7 @@ mod tests {
             tsc_khz: Some(2_000_000),
         };
         let root_base = DiskBase { image: ImageDisk::Raw("/i".into()), layers: Vec::new() };
-        let files = MachineFiles { root_overlay: "disk.qcow2".into(), root_base, memory };
+        let files = MachineFiles { root_overlay: "disk.qcow2".into(), root_base, volumes: Vec::new(), memory };
         VmConfig { machine, shape: Shape { vcpus: 2, memory_mib: 512 }, files, incoming }
     }
 
@@ -226,6 +251,24 @@ mod tests {
     #[test]
     fn commas_cannot_inject_options() {
         assert!(text(&config(Memory::Anonymous, false)).contains("file.filename=/t,,x"));
+    }
+
+    #[test]
+    fn volumes_are_disks_behind_all_other_devices_and_machines_without_are_as_they_were() {
+        let mut config = config(Memory::Anonymous, false);
+        assert!(!text(&config).contains("ioapic2"));
+        let base = DiskBase { image: ImageDisk::Raw("/i".into()), layers: Vec::new() };
+        let volume = |n, read_only| VolumeFile {
+            disk: format!("volume-{n}"),
+            overlay: format!("v,{n}").into(),
+            base: base.clone(),
+            read_only,
+        };
+        config.files.volumes = vec![volume(0, false), volume(1, true)];
+        let line = text(&config);
+        assert!(line.contains("ioapic2=on"), "{line}");
+        let places = ["virtio-rng-device", "serial=volume-0", "serial=volume-1"].map(|word| line.find(word).unwrap());
+        assert!(places.is_sorted(), "{line}");
     }
 
     #[test]

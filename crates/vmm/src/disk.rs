@@ -54,6 +54,11 @@ pub(crate) fn overlay_node(name: &str, overlay: &Path, on: &DiskBase) -> Value {
     writable(name, overlay, base(on))
 }
 
+/// The node `name` of a disk that a guest only reads.
+pub(crate) fn read_only_node(name: &str, overlay: &Path, on: &DiskBase) -> Value {
+    json!({ "driver": "qcow2", "node-name": name, "read-only": true, "file": file(overlay), "backing": base(on) })
+}
+
 /// The node `name` that will be put on another one.
 pub(crate) fn successor_node(name: &str, overlay: &Path) -> Value {
     writable(name, overlay, Value::Null)
@@ -72,5 +77,7 @@ mod tests {
         assert_eq!(node["backing"]["backing"]["file"]["filename"], "/a");
         assert_eq!(node["backing"]["backing"]["backing"]["file"]["filename"], "/i");
         assert_eq!(node["backing"]["backing"]["read-only"], true);
+        let node = read_only_node("volume-0", Path::new("v"), &on);
+        assert_eq!((&node["read-only"], &node["node-name"]), (&json!(true), &json!("volume-0")));
     }
 }

@@ -3,6 +3,7 @@
 //! [`Vm`] is a concrete type: there is one VMM. Tests fake QEMU at its QMP socket.
 #![deny(unsafe_code)]
 
+mod chain;
 mod cmdline;
 mod delta;
 mod disk;
@@ -15,7 +16,7 @@ mod state;
 mod sys;
 mod vm;
 
-pub use cmdline::{MachineFiles, Memory, VmConfig, machine_identity};
+pub use cmdline::{MachineFiles, Memory, VmConfig, VolumeFile, machine_identity};
 pub use delta::{Delta, DeltaError};
 pub use overlay::{OVERLAY_PIECE, OverlayError, create_overlay};
 pub use qmp::{Event, Qmp, QmpError};

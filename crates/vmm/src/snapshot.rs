@@ -1,5 +1,6 @@
 //! A running VM at one moment: memory, devices, disk.
 
+use crate::chain::Chain;
 use crate::cmdline::ROOT_NODE;
 use crate::delta::{self, Run};
 use crate::disk::successor_node;
@@ -72,7 +73,7 @@ impl Vm {
         if expected <= HELD_LEN_MAX {
             pages.reserve_exact((expected + expected / 4) as usize);
         }
-        let node = self.prepare_successor(files.successor).await?;
+        let node = self.prepare_successor(ROOT_NODE, files.successor).await?;
         let began = Instant::now();
         self.qmp().execute("stop", Value::Null).await?;
         let taken = match at_rest().map_err(|e| VmError::io("copy", Path::new("the exchange disk"), e)) {
@@ -89,10 +90,8 @@ impl Vm {
                 Ok((Snapshot { paused, pages: count, delta: self.dir().join(files.delta), held }, own))
             }
             Err(error) => {
-                if self.top != node {
-                    // Not in use: it can go.
-                    let _ = self.qmp().execute("blockdev-del", json!({ "node-name": node })).await;
-                    let _ = std::fs::remove_file(self.dir().join(files.successor));
+                if self.chain(ROOT_NODE)?.top != node {
+                    self.forget_successor(&node, files.successor).await;
                 }
                 Err(error)
             }
@@ -119,28 +118,40 @@ impl Vm {
             delta::write_head(&mut file, memory.len(), &runs).map_err(failed)?;
             memory.copy(&runs, &mut file).map_err(failed)?;
         }
-        self.switch_to(node, files.successor).await?;
+        self.switch_to(ROOT_NODE, node, files.successor).await?;
         Ok((runs, held))
     }
 
-    /// Freezes the disk alone: the overlay that is written to gets a successor. What the guest has not written is not in it.
-    pub async fn freeze_disk(&mut self, successor: &Path) -> Result<(), VmError> {
-        let node = self.prepare_successor(successor).await?;
-        self.switch_to(&node, successor).await
+    /// Freezes one disk alone, named as in [`crate::VmConfig`]: the overlay that is written to gets a successor. What the guest has not
+    /// written is not in it.
+    pub async fn freeze_disk(&mut self, disk: &str, successor: &Path) -> Result<(), VmError> {
+        let node = self.prepare_successor(disk, successor).await?;
+        let switched = self.switch_to(disk, &node, successor).await;
+        if switched.is_err() {
+            self.forget_successor(&node, successor).await;
+        }
+        switched
     }
 
-    /// The overlays that this VM has written to since its start, the lowest first, relative to its folder; all but the last are frozen.
-    pub fn overlays(&self) -> &[PathBuf] {
-        &self.overlays
+    /// The overlays of a disk that this VM has written to since its start, the lowest first, relative to its folder; all but the last are
+    /// frozen. None of a disk that it may not write to.
+    pub fn overlays(&self, disk: &str) -> &[PathBuf] {
+        self.disks.get(disk).map_or(&[], |chain| &chain.overlays)
+    }
+
+    fn chain(&self, disk: &str) -> Result<&Chain, VmError> {
+        self.disks.get(disk).ok_or_else(|| VmError::NoDisk(disk.to_owned()))
     }
 
     /// Makes the next overlay, and tells QEMU of it. The name of its node.
-    async fn prepare_successor(&mut self, successor: &Path) -> Result<String, VmError> {
+    async fn prepare_successor(&mut self, disk: &str, successor: &Path) -> Result<String, VmError> {
+        let chain = self.chain(disk)?;
+        let written = chain.overlays.last().map_or(Path::new(""), PathBuf::as_path);
+        let node = format!("{disk}-{}", chain.overlays.len());
         let path = self.dir().join(successor);
         let failed = |e| VmError::io("read", &path, e);
-        let size = overlay::virtual_size(&self.dir().join(self.top_overlay())).map_err(failed)?;
+        let size = overlay::virtual_size(&self.dir().join(written)).map_err(failed)?;
         overlay::create_overlay(&path, size, &[]).map_err(|e| VmError::io("make", &path, io::Error::other(e)))?;
-        let node = format!("{ROOT_NODE}-{}", self.overlays.len());
         match self.qmp().execute("blockdev-add", successor_node(&node, successor)).await {
             Ok(_) => Ok(node),
             Err(error) => {
@@ -150,15 +161,20 @@ impl Vm {
         }
     }
 
-    async fn switch_to(&mut self, node: &str, successor: &Path) -> Result<(), VmError> {
-        self.qmp().execute("blockdev-snapshot", json!({ "node": self.top, "overlay": node })).await?;
-        self.top = node.to_owned();
-        self.overlays.push(successor.to_owned());
-        Ok(())
+    /// Removes an overlay that is not in use.
+    async fn forget_successor(&self, node: &str, successor: &Path) {
+        let _ = self.qmp().execute("blockdev-del", json!({ "node-name": node })).await;
+        let _ = std::fs::remove_file(self.dir().join(successor));
     }
 
-    fn top_overlay(&self) -> &Path {
-        self.overlays.last().map_or(Path::new(""), PathBuf::as_path)
+    async fn switch_to(&mut self, disk: &str, node: &str, successor: &Path) -> Result<(), VmError> {
+        let top = self.chain(disk)?.top.clone();
+        self.qmp().execute("blockdev-snapshot", json!({ "node": top, "overlay": node })).await?;
+        if let Some(chain) = self.disks.get_mut(disk) {
+            chain.top = node.to_owned();
+            chain.overlays.push(successor.to_owned());
+        }
+        Ok(())
     }
 
     fn guest_memory(&self) -> Result<GuestMemory, VmError> {

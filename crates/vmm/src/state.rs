@@ -52,12 +52,12 @@ impl Vm {
         Ok(())
     }
 
-    /// Tells a restored guest the size of its root disk, which is another one than the template's. Without this the guest has to
-    /// find the disk anew, which takes it a hundred milliseconds of emulation.
-    pub async fn announce_root_size(&self, root_overlay: &Path) -> Result<(), VmError> {
-        let path = self.dir().join(root_overlay);
+    /// Tells a restored guest the size of a disk, named as in [`crate::VmConfig`], which is another one than the template's. Without this the
+    /// guest has to find the disk anew, which takes it a hundred milliseconds of emulation.
+    pub async fn announce_size(&self, disk: &str, overlay: &Path) -> Result<(), VmError> {
+        let path = self.dir().join(overlay);
         let size = crate::overlay::virtual_size(&path).map_err(|e| VmError::io("read", &path, e))?;
-        self.qmp().execute("block_resize", json!({ "node-name": "root", "size": size })).await?;
+        self.qmp().execute("block_resize", json!({ "node-name": disk, "size": size })).await?;
         Ok(())
     }
 

@@ -1,7 +1,9 @@
-use crate::cmdline::{Memory, ROOT_NODE, VmConfig, argv, fd};
+use crate::chain::Chain;
+use crate::cmdline::{Memory, VmConfig, argv, fd};
 use crate::qmp::{Event, Qmp, QmpError};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
@@ -70,6 +72,9 @@ pub enum VmError {
     /// Its memory does not start from a file, so that nobody can tell what changed.
     #[error("a VM that was not started from a template has no snapshots")]
     NoPrivateMemory,
+    /// It has no such disk, or must not write to it.
+    #[error("this machine has no disk {0} that it may write to")]
+    NoDisk(String),
     /// QEMU could not use the saved device state.
     #[error("QEMU could not load or save the device state")]
     StateRefused,
@@ -92,10 +97,8 @@ pub struct Vm {
     exchange: File,
     /// Of the file that its private memory starts from.
     pub(crate) memory_inode: Option<u64>,
-    /// Overlays of its root disk so far, relative to the folder; the last is written to.
-    pub(crate) overlays: Vec<PathBuf>,
-    /// The node of the last.
-    pub(crate) top: String,
+    /// Its disks that it may write to, by name.
+    pub(crate) disks: BTreeMap<String, Chain>,
 }
 
 impl Vm {
@@ -140,9 +143,8 @@ impl Vm {
         let stream = UnixStream::from_std(ours).map_err(SpawnError::Socket)?;
         match tokio::time::timeout(GREETING_WAIT_MAX, Qmp::start(stream)).await {
             Ok(Ok((qmp, events))) => {
-                let (dir, overlays) = (dir.to_owned(), vec![config.files.root_overlay.clone()]);
-                let top = ROOT_NODE.to_owned();
-                Ok((Vm { child, qmp, events, dir, dir_fd, exchange, memory_inode, overlays, top }, stdout, stderr))
+                let (dir, disks) = (dir.to_owned(), Chain::of(&config.files));
+                Ok((Vm { child, qmp, events, dir, dir_fd, exchange, memory_inode, disks }, stdout, stderr))
             }
             Ok(Err(_)) | Err(_) => {
                 let _ = child.start_kill();

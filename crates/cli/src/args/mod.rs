@@ -1,5 +1,6 @@
 //! What was typed. Types for `clap` only: what the words mean is decided in [`crate::settings`] and in the commands.
 
+mod checkpoint;
 mod images;
 mod pair;
 mod registry;
@@ -7,7 +8,9 @@ mod sandbox;
 mod serve;
 mod snapshots;
 mod templates;
+mod volumes;
 
+pub(crate) use checkpoint::{CheckpointCommand, CreateCheckpointArgs, DeleteCheckpointsArgs, RestoreArgs};
 pub(crate) use images::{BuildArgs, GcArgs, ImagesCommand};
 pub(crate) use pair::Pair;
 pub(crate) use registry::{AddArgs, CheckImageArgs, ForgetArgs, OwnerArgs, RegistryCommand};
@@ -17,6 +20,7 @@ pub(crate) use sandbox::{
 pub(crate) use serve::{AccelChoice, LogFormat, ServeArgs, ShimArgs};
 pub(crate) use snapshots::{ForkArgs, ResetArgs, SnapshotCommand, SnapshotListArgs, TakeArgs};
 pub(crate) use templates::{RebuildArgs, TemplateCommand, TemplateCreateArgs, TemplateListArgs};
+pub(crate) use volumes::{PublishArgs, VolumeArgs, VolumeAt, VolumeListArgs, VolumesArgs, VolumesCommand};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -76,6 +80,9 @@ pub(crate) enum Command {
     /// Pull, import, list and remove images
     #[command(subcommand, visible_alias = "image")]
     Images(ImagesCommand),
+    /// Make, list and delete volumes: disks that outlive sandboxes
+    #[command(subcommand, visible_alias = "volume")]
+    Volumes(VolumesCommand),
     /// Save logins for registries, and see whether an image can be had
     #[command(subcommand, visible_alias = "registries")]
     Registry(RegistryCommand),

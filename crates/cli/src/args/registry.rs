@@ -54,7 +54,7 @@ pub(crate) struct CheckImageArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct OwnerArgs {
-    /// Team whose login it is [env: PRIME_TEAM_ID] [default: your own]
+    /// Team that it belongs to [env: PRIME_TEAM_ID] [default: your own]
     #[arg(long, value_name = "ID")]
     pub(crate) team: Option<String>,
 }

@@ -1,4 +1,4 @@
-use super::{ForkArgs, Pair, ResetArgs, TakeArgs};
+use super::{CheckpointCommand, ForkArgs, Pair, ResetArgs, TakeArgs, VolumeAt};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -21,6 +21,9 @@ pub(crate) enum SandboxCommand {
     Download(DownloadArgs),
     /// Show what the start command and the boot said
     Logs(LogsArgs),
+    /// Keep disks of sandboxes, and make sandboxes from them
+    #[command(subcommand)]
+    Checkpoint(CheckpointCommand),
     /// Make sandboxes that go on from a running one, with all that runs in it
     #[command(after_help = "\
 Examples:
@@ -100,6 +103,9 @@ pub(crate) struct CreateArgs {
     /// Label for filters (repeatable)
     #[arg(long, short, value_name = "TEXT")]
     pub(crate) label: Vec<String>,
+    /// Volume to mount, with `:ro` only to be read (repeatable)
+    #[arg(long, value_name = "NAME:/PATH[:ro]")]
+    pub(crate) volume: Vec<VolumeAt>,
     /// Team [env: PRIME_TEAM_ID]
     #[arg(long, value_name = "ID")]
     pub(crate) team_id: Option<String>,

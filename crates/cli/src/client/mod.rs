@@ -1,5 +1,6 @@
 //! The public API as a client sees it: REST calls, the gateway of a sandbox, command sessions, files.
 
+mod checkpoints;
 mod error;
 mod files;
 mod gateway;
@@ -11,6 +12,7 @@ mod session;
 mod snapshots;
 mod templates;
 mod tls;
+mod volumes;
 
 pub(crate) use error::{ApiError, GatewayError};
 pub(crate) use gateway::Gateway;

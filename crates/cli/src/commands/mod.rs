@@ -10,6 +10,7 @@ pub(crate) mod serve;
 pub(crate) mod shim;
 pub(crate) mod snapshot;
 pub(crate) mod template;
+pub(crate) mod volumes;
 
 use crate::client::Api;
 use crate::printer::Printer;

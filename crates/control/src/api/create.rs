@@ -4,6 +4,7 @@ use super::origin::Origin;
 use super::parsed::Parsed;
 use super::{ApiError, show};
 use crate::auth::Caller;
+use crate::checkpoints::restorable;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::images;
@@ -20,6 +21,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use warren_model::{SandboxId, SandboxSpec, Status};
 use warren_proto::http::{CreateSandbox, Created, ErrorBody, ErrorCode, FieldError};
+use warren_proto::node::checkpoint_image;
 
 /// Makes a sandbox; answers when it runs or has ended, or after a short while.
 #[utoipa::path(
@@ -34,6 +36,9 @@ pub(super) async fn create(
 ) -> Result<Json<Created>, ApiError> {
     let deadline = Instant::now() + Duration::from_millis(CREATE_HOLD_MS);
     let spec = SandboxSpec::try_from(&request)?;
+    if request.checkpoint_id.is_some() {
+        not_with_checkpoint(&request)?;
+    }
     if let Some(arch) = request.arch.as_ref().filter(|arch| **arch != cx.config.arch) {
         let known = if ["amd64", "arm64"].contains(&arch.as_str()) { "this server runs" } else { "expected" };
         return Err(FieldError::body("arch", format!("{known} {}", cx.config.arch)).into());
@@ -50,6 +55,10 @@ pub(super) async fn create(
             let detail = "this idempotency key was used for a different request within the last 24 hours";
             return Err(ApiError::new(ErrorCode::IdempotencyConflict, detail));
         }
+        Inserted::NoVolume(at) => {
+            let msg = "there is no such volume; `warren volumes list` shows those of this owner";
+            return Err(FieldError::at(&["volumes"], at, "name", msg).into());
+        }
         Inserted::LimitReached(what) => {
             return Err(ApiError::new(ErrorCode::LimitReached, format!("the maximum number of {what} is reached")));
         }
@@ -64,6 +73,15 @@ pub(super) async fn create(
     Ok(Json(Created { sandbox: show::sandbox(row), gateway_auth }))
 }
 
+/// A checkpoint has an image and a disk size of its own.
+fn not_with_checkpoint(request: &CreateSandbox) -> Result<(), ApiError> {
+    let fields = [("docker_image", request.docker_image.is_some()), ("disk_size_gb", request.disk_size_gb.is_some())];
+    match fields.iter().find(|(_, is_there)| *is_there) {
+        Some((field, _)) => Err(FieldError::body(field, "must be absent: the checkpoint has its own").into()),
+        None => Ok(()),
+    }
+}
+
 /// Inserts the sandbox with what its image leads to now.
 async fn insert(cx: &Context, caller: &Caller, image: &str, new: &mut NewSandbox) -> Result<Inserted, ApiError> {
     // A repeated request is the sandbox of the first, wherever its image leads now.
@@ -72,7 +90,14 @@ async fn insert(cx: &Context, caller: &Caller, image: &str, new: &mut NewSandbox
     }
     // What it leads to is not let go before the row is there, which needs it.
     let _turn = cx.builds.pins.read().await;
-    if let Some(pinned) = images::resolve(cx, &caller.user, image).await? {
+    if let Some(id) = &new.row.request.checkpoint_id {
+        let (row, made) = restorable(cx, caller, id).await?;
+        let request = &mut new.row.request;
+        request.docker_image = Some(row.docker_image);
+        request.disk_size_gb = Some(made.disk_size_bytes as f64 / f64::from(1u32 << 30));
+        new.row.node_image = Some(checkpoint_image(&row.id, &made.digest));
+        new.row.image_digest = Some(made.digest);
+    } else if let Some(pinned) = images::resolve(cx, &caller.user, image).await? {
         (new.row.node_image, new.row.image_digest) = (Some(pinned.name), Some(pinned.digest));
     }
     Ok(cx.store.sandbox_insert(new).await?)

@@ -145,6 +145,7 @@ mod tests {
             Idle,
             ImagePullFailed,
             ImageUnusable,
+            VolumeUnusable,
             StartFailed,
             VmmDied,
             GuestDied,

@@ -182,7 +182,9 @@ fn new_sandbox(
 ) -> Result<NewSandbox, ApiError> {
     let id = SandboxId::from_bits(random::bits()?);
     let mut request = request_of(&snapshot.request, fork);
-    request.secrets = (!secrets.is_empty()).then(|| show::masked(secrets));
+    // Those of the source may be in its memory even if it gets none, so that it stays marked.
+    let is_marked = snapshot.request.secrets.is_some() || !secrets.is_empty();
+    request.secrets = is_marked.then(|| show::masked(secrets));
     let vcpus = SandboxSpec::try_from(&request)?.shape.vcpus;
     let sealed = match secrets.is_empty() {
         true => None,

@@ -4,6 +4,9 @@ mod account;
 mod admin;
 mod batch;
 mod bound;
+mod checkpoint_delete;
+mod checkpoint_show;
+mod checkpoints;
 mod create;
 mod delete;
 mod egress;
@@ -32,6 +35,8 @@ mod show;
 mod snapshots;
 mod templates;
 mod turn;
+mod volume;
+mod volume_publish;
 
 pub(crate) use error::ApiError;
 pub use origin::OverTls;
@@ -55,6 +60,8 @@ pub mod limits {
     pub const IMAGE_BUILD_LONG_MS: u64 = 1000;
     /// `status:batchGet` is answered when one of the sandboxes changes, at the latest after this time, milliseconds.
     pub const STATUS_HOLD_MS: u64 = 500;
+    /// A look at checkpoints that are all pending is answered when one of them is durable, at the latest after this time, milliseconds.
+    pub const CHECKPOINT_HOLD_MS: u64 = 1_000;
     /// A delete is answered when nothing is left on the node, at the latest after this time, milliseconds. The intent is
     /// durable before, so the answer is the same.
     pub const DELETE_HOLD_MS: u64 = 15_000;

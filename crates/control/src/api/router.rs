@@ -1,8 +1,8 @@
 use super::bound::bounded;
 use super::{
-    ApiError, account, admin, batch, create, delete, egress, fork, gateway, get, health, image_build, image_builds,
-    image_delete, image_list, image_update, image_upload, images, jobs, list, login, registries, secrets, snapshots,
-    templates, turn,
+    ApiError, account, admin, batch, checkpoint_delete, checkpoints, create, delete, egress, fork, gateway, get,
+    health, image_build, image_builds, image_delete, image_list, image_update, image_upload, images, jobs, list, login,
+    registries, secrets, snapshots, templates, turn, volume, volume_publish,
 };
 use crate::context::Context;
 use axum::Json;
@@ -18,18 +18,11 @@ use warren_proto::http::{API_PREFIX, ErrorCode};
 
 /// Words that share a path level with sandbox ids and belong to functions that this server does not have: they win over ids for all
 /// methods.
-const NOT_OFFERED: [&str; 11] = [
-    "/sandbox/volumes",
-    "/sandbox/volumes/{*rest}",
+const NOT_OFFERED: [&str; 4] = [
     "/sandbox/networks",
     "/sandbox/networks/{*rest}",
-    "/sandbox/checkpoints",
-    "/sandbox/checkpoints/{*rest}",
-    "/sandbox/checkpoints:batchGet",
-    "/sandbox/{id}/checkpoints",
     "/sandbox/{id}/ssh-session",
     "/sandbox/{id}/ssh-session/{session}",
-    "/sandbox/{id}/volumes/{name}/publish",
 ];
 
 /// Where `prime login` sends its user.
@@ -74,6 +67,9 @@ fn described() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(admin::user_create))
         .routes(routes!(admin::team_create))
         .routes(routes!(create::create, list::list, delete::delete_many))
+        .routes(routes!(volume::create, volume::list))
+        .routes(routes!(volume::get, volume::delete))
+        .routes(routes!(volume_publish::publish))
         .routes(routes!(get::get, delete::delete))
         .routes(routes!(get::logs))
         .routes(routes!(get::error_context))
@@ -91,6 +87,9 @@ fn described() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(templates::rebuild))
         .routes(routes!(egress::get, egress::put))
         .routes(routes!(batch::status))
+        .routes(routes!(checkpoints::create, checkpoints::list, checkpoint_delete::delete_all))
+        .routes(routes!(checkpoints::get_one, checkpoint_delete::delete))
+        .routes(routes!(checkpoints::batch))
         .routes(routes!(jobs::status))
         .routes(routes!(images::pull))
         .routes(routes!(images::import))

@@ -125,7 +125,7 @@ fn show(row: SnapshotRow) -> Snapshot {
         cpu_cores: request.cpu_cores,
         memory_gb: request.memory_gb,
         disk_size_gb: request.disk_size_gb.unwrap_or(DISK_GB_DEFAULT),
-        has_secrets: request.secrets.is_some_and(|secrets| !secrets.is_empty()),
+        has_secrets: request.secrets.is_some(),
         paused_ms: row.paused_us.map(|us| us as f64 / 1000.0),
         stored_bytes: row.stored_bytes,
         digest: row.digest,

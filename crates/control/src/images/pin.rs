@@ -1,9 +1,13 @@
 //! Names of ours on the node. They are owned names, which no registry is ever asked for, of owners that cannot be.
 
+use warren_proto::node::is_checkpoint_image;
+
 /// Before the digest of a pinned artifact.
 const PINS: &str = "prime/_artifact/";
 /// Before the id of a build whose result has no tag yet.
 const BUILDS: &str = "prime/_build/";
+/// What volumes lie on; the node makes those names.
+const VOLUMES: &str = "prime/_volume/";
 /// The one tag of such a name.
 const TAG: &str = ":1";
 
@@ -24,7 +28,7 @@ pub(crate) fn build_of(name: &str) -> Option<&str> {
 
 /// Whether a name of the node is one of these.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    name.starts_with(PINS) || name.starts_with(BUILDS)
+    [PINS, BUILDS, VOLUMES].iter().any(|prefix| name.starts_with(prefix)) || is_checkpoint_image(name)
 }
 
 #[cfg(test)]

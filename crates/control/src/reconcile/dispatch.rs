@@ -1,6 +1,7 @@
 //! One effect on the node, and the note that it is done. Every function may be called again at any time.
 
 use super::absorb::{absorb, end_with};
+use crate::checkpoints::until_frozen;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::credential::image_access;
@@ -54,6 +55,7 @@ async fn placed(cx: &Context, id: &SandboxId) -> Result<(), StoreError> {
 
 /// Ends a sandbox on the node. A node that does not answer is asked again by the next plan.
 pub(crate) async fn terminate(cx: &Context, id: &SandboxId) -> Result<(), StoreError> {
+    until_frozen(cx, id).await;
     match cx.node.terminate(id, EndReason::Deleted, "deleted by a client").await {
         Ok(()) | Err(NodeError::NotFound(_) | NodeError::NotRunning { .. }) => {}
         Err(error @ NodeError::NoAnswer { .. }) => {
@@ -150,10 +152,14 @@ async fn end(cx: &Context, id: &SandboxId, reason: EndReason, message: &str) -> 
     Ok(())
 }
 
-/// The spec that a row stands for, with its secrets, the policy in force, and the saved login for its image.
+/// The spec that a row stands for, with its secrets, the policy in force, the saved login for its image, and what its volumes
+/// lie on.
 async fn spec(cx: &Context, row: &SandboxRow) -> Result<Result<SandboxSpec, String>, StoreError> {
     Ok(match opened(cx, row) {
         Ok(mut spec) => {
+            for (mount, attached) in spec.volumes.iter_mut().zip(cx.store.attachments(&row.id).await?) {
+                mount.base = attached.base_digest;
+            }
             spec.image_access = image_access(cx, &row.user_id, row.team_id.as_deref(), &spec.image).await?;
             Ok(spec)
         }

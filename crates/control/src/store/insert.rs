@@ -29,12 +29,14 @@ pub(crate) enum Inserted {
     Before(SandboxId),
     /// The key belongs to another request.
     OtherRequest,
+    /// The request names a volume that the owner does not have: its place in the list.
+    NoVolume(usize),
     /// User or key have as much as they may have; says of what.
     LimitReached(&'static str),
 }
 
 impl Store {
-    /// Inserts a sandbox, its labels and its idempotency key together, or nothing.
+    /// Inserts a sandbox, its labels, its volumes and its idempotency key together, or nothing.
     pub(crate) async fn sandbox_insert(&self, new: &NewSandbox) -> Result<Inserted, StoreError> {
         let mut tx = self.write.begin().await?;
         if let Some((key, fingerprint)) = &new.idempotency
@@ -53,6 +55,9 @@ impl Store {
                 .bind(label)
                 .execute(&mut *tx)
                 .await?;
+        }
+        if let Err(position) = Self::attach(&mut tx, &new.row).await? {
+            return Ok(Inserted::NoVolume(position));
         }
         tx.commit().await?;
         Ok(Inserted::New)

@@ -15,6 +15,9 @@
 //! | `images` | tags that people and teams own, each with the digest that it leads to | one look-up a create |
 //! | `image_artifacts` | digests whose bytes the node is to keep | rare |
 //! | `image_builds` | what makes tags lead somewhere, and the intent to finish it; 7 days after its end | a few updates a build |
+//! | `checkpoints` | disks at one moment: the intent to make one durable or to let it go, and what it became; deleted ones 7 days | one insert and two updates each |
+//! | `volumes` | disks that outlive sandboxes, each with the version that new sandboxes start from | one look-up a create that names one |
+//! | `volume_attachments` | which sandbox has which volume, and on which version it lies | one insert a volume of a create |
 //! | `idempotency_keys` | a repeated create answers the same sandbox, 24 hours long | one upsert a create |
 //!
 //! Not stored: what the node is the authority on (processes, sockets, image builds), and secrets in clear.
@@ -28,8 +31,10 @@
 mod account;
 mod app_template;
 mod artifact;
+mod attachment;
 mod build;
 mod build_begin;
+mod checkpoint;
 mod credential;
 mod error;
 #[cfg(test)]
@@ -42,16 +47,19 @@ mod insert;
 mod list;
 mod login;
 mod open;
+mod publish;
 mod purge;
 mod row;
 mod sandbox;
 mod secret;
 mod snapshot;
+mod volume;
 
 pub(crate) use account::{Membership, User};
 pub(crate) use app_template::TemplateRow;
 pub(crate) use build::{BuildRow, Moved};
 pub(crate) use build_begin::{Begun, Terms};
+pub(crate) use checkpoint::{CheckpointRow, CheckpointStage, NewCheckpoint, Taken};
 pub(crate) use credential::CredentialRow;
 pub(crate) use error::StoreError;
 pub(crate) use image::ImageRow;
@@ -61,7 +69,9 @@ pub(crate) use insert::{Inserted, NewSandbox};
 pub(crate) use list::{Owner, Page, Selection};
 pub(crate) use login::ChallengeRow;
 pub(crate) use open::{Durability, Store};
+pub(crate) use publish::{NewPublish, Publish};
 pub(crate) use row::{Intent, Placement, SandboxRow};
 pub(crate) use sandbox::Updated;
 pub(crate) use secret::SecretRow;
 pub(crate) use snapshot::{SnapshotRow, SnapshotsOf};
+pub(crate) use volume::{VolumeDeleted, VolumeRow};

@@ -15,11 +15,13 @@ const WAIT_SECS_MAX: u64 = 10;
 const DATABASE_FILE: &str = "warren.db";
 
 /// Schema changes in order; a file never changes once it was released.
-const MIGRATIONS: [(i64, &str, &str); 5] = [
+const MIGRATIONS: [(i64, &str, &str); 7] = [
     (1, "init", include_str!("../../migrations/0001_init.sql")),
     (2, "images", include_str!("../../migrations/0002_images.sql")),
     (3, "registry credentials", include_str!("../../migrations/0003_registry_credentials.sql")),
     (4, "snapshots", include_str!("../../migrations/0004_snapshots.sql")),
+    (5, "checkpoints", include_str!("../../migrations/0005_checkpoints.sql")),
+    (6, "volumes", include_str!("../../migrations/0006_volumes.sql")),
     (7, "app templates", include_str!("../../migrations/0007_app_templates.sql")),
 ];
 

@@ -10,14 +10,18 @@ impl Store {
     pub(crate) async fn purge(&self, now_ms: u64) -> Result<u64, StoreError> {
         let ended_before = to_db(now_ms.saturating_sub(ENDED_KEPT_MS));
         let mut tx = self.write.begin().await?;
-        sqlx::query(
-            "DELETE FROM sandbox_labels WHERE sandbox_id IN \
-             (SELECT id FROM sandboxes WHERE placement = 'gone' AND ended_at_ms < $1)",
-        )
-        .bind(ended_before)
-        .execute(&mut *tx)
-        .await?;
+        for of_sandboxes in ["sandbox_labels", "volume_attachments"] {
+            let delete = sqlx::AssertSqlSafe(format!(
+                "DELETE FROM {of_sandboxes} WHERE sandbox_id IN \
+                 (SELECT id FROM sandboxes WHERE placement = 'gone' AND ended_at_ms < $1)"
+            ));
+            sqlx::query(delete).bind(ended_before).execute(&mut *tx).await?;
+        }
         let dropped = sqlx::query("DELETE FROM sandboxes WHERE placement = 'gone' AND ended_at_ms < $1")
+            .bind(ended_before)
+            .execute(&mut *tx)
+            .await?;
+        sqlx::query("DELETE FROM checkpoints WHERE state = 'deleted' AND updated_at_ms < $1")
             .bind(ended_before)
             .execute(&mut *tx)
             .await?;

@@ -150,7 +150,7 @@ pub(super) fn to_db(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn from_db(number: i64) -> u64 {
+pub(super) fn from_db(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 

@@ -14,6 +14,7 @@ async fn every_end_has_its_status_type_and_fault() {
         (EndReason::GuestDied, "ERROR", "GUEST_DIED", false),
         (EndReason::PoweredOff, "TERMINATED", "POWERED_OFF", false),
         (EndReason::ImageUnusable, "ERROR", "IMAGE_UNUSABLE", false),
+        (EndReason::VolumeUnusable, "ERROR", "VOLUME_UNUSABLE", false),
         (EndReason::OutOfMemory, "ERROR", "OOM_KILLED", false),
         (EndReason::NodeLost, "ERROR", "NODE_LOST", true),
     ];

@@ -5,6 +5,7 @@
 mod access;
 mod accounts;
 mod batches;
+mod checkpoints;
 mod creating;
 mod deleting;
 mod ends;
@@ -20,4 +21,5 @@ mod refusals;
 mod registries;
 mod server;
 mod snapshots;
+mod volumes;
 mod wire;

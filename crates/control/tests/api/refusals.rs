@@ -23,8 +23,8 @@ async fn every_refusal_is_json_with_a_code_of_the_list() {
         (Method::GET, "/api/v1/sandbox/volumes", 501, "not_offered"),
         (Method::DELETE, "/api/v1/sandbox/networks", 501, "not_offered"),
         (Method::GET, "/api/v1/sandbox/volumes/logs", 501, "not_offered"),
-        (Method::POST, "/api/v1/sandbox/checkpoints:batchGet", 501, "not_offered"),
-        (Method::POST, "/api/v1/sandbox/snosuchsandbox/checkpoints", 501, "not_offered"),
+        (Method::POST, "/api/v1/sandbox/snosuchsandbox/checkpoints", 404, "not_found"),
+        (Method::GET, "/api/v1/sandbox/checkpoints/knosuchcheckpoint", 404, "not_found"),
     ];
     let codes: HashMap<_, _> = ErrorCode::ALL.iter().map(|code| (code.as_str(), code.status())).collect();
     for (method, path, status, code) in calls {
@@ -49,7 +49,7 @@ async fn faulty_fields_are_listed() {
         json!({"idle_timeout_minutes": 0}),
         json!({"arch": "riscv64"}),
         json!({"gpu_count": 1, "gpu_type": "H100"}),
-        json!({"checkpoint_id": "c1"}),
+        json!({"checkpoint_id": "k1"}),
         json!({"volumes": [{"name": "v", "mount_path": "/v"}]}),
         json!({"labels": ["\u{7}"]}),
         json!({"start_command": "echo hi"}),

@@ -74,7 +74,9 @@ impl Server {
         let response = self.app.router().oneshot(request).await.unwrap();
         let status = response.status();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let body = serde_json::from_slice(&bytes)
+        // No content is none.
+        let body = if bytes.is_empty() { &b"null"[..] } else { &bytes[..] };
+        let body = serde_json::from_slice(body)
             .unwrap_or_else(|_| panic!("{status}: not JSON: {:?}", String::from_utf8_lossy(&bytes)));
         Answer { status, body }
     }

@@ -4,13 +4,13 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use warren_proto::guest::exchange;
+use warren_proto::guest::{exchange, is_volume_disk};
 
 /// Label of the disk with modules and stand-in tools.
 const TOOLS_LABEL: &[u8; 16] = b"warren-tools\0\0\0\0";
 /// Where an ext4 superblock starts, bytes.
 const SUPERBLOCK_AT: u64 = 1024;
-/// How long the host may take to announce the size of the root disk after a restore.
+/// How long the host may take to announce the size of a disk after a restore.
 const SIZE_WAIT_MAX: Duration = Duration::from_millis(100);
 /// Time between two looks at it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
@@ -77,6 +77,15 @@ pub(super) fn take_exchange(disks: &mut Vec<Disk>) -> io::Result<Option<File>> {
     Ok(Some(rustix::fs::open(&disk.device, flags, Mode::empty())?.into()))
 }
 
+/// The volumes' disks with their names, taken out of `disks`.
+pub(super) fn take_volumes(disks: &mut Vec<Disk>) -> io::Result<Vec<(String, LateDisk)>> {
+    let name = |disk: &Disk| disk.serial().filter(|serial| is_volume_disk(serial));
+    let (volumes, others) = std::mem::take(disks).into_iter().partition(|disk| name(disk).is_some());
+    *disks = others;
+    let late = |disk: Disk| Ok((name(&disk).unwrap_or_default(), LateDisk::find(disk)?));
+    Vec::into_iter(volumes).map(late).collect()
+}
+
 /// The device of the disk with the tools' label. A guest without works, as far as its image does.
 pub(super) fn find_tools(disks: &[Disk]) -> io::Result<Option<PathBuf>> {
     for disk in disks {
@@ -88,26 +97,35 @@ pub(super) fn find_tools(disks: &[Disk]) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// The disk that becomes the root.
+/// A disk of the sandbox: its root, or a volume.
 ///
 /// While a template is made it is a placeholder without a file system; after a restore the sandbox's disk is in its place. The
 /// host then announces its size as a change of size, which costs the guest a tenth of what finding the disk anew does.
-pub struct RootDisk {
+pub struct LateDisk {
     disk: Disk,
     /// Size of the placeholder, sectors; `None` where the sandbox's disk is there from the start (a cold boot).
     placeholder: Option<u64>,
 }
 
 /// The first disk that is not the tools'.
-pub(super) fn find_root(disks: Vec<Disk>, tools: Option<&Path>) -> io::Result<RootDisk> {
+pub(super) fn find_root(disks: Vec<Disk>, tools: Option<&Path>) -> io::Result<LateDisk> {
     let root = disks.into_iter().find(|disk| Some(disk.device.as_path()) != tools);
-    let disk = root.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no disk for the root"))?;
-    let is_placeholder = superblock(&File::open(&disk.device)?)?.is_none();
-    let placeholder = if is_placeholder { Some(disk.sectors()?) } else { None };
-    Ok(RootDisk { disk, placeholder })
+    LateDisk::find(root.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no disk for the root"))?)
 }
 
-impl RootDisk {
+impl LateDisk {
+    fn find(disk: Disk) -> io::Result<Self> {
+        let is_placeholder = superblock(&File::open(&disk.device)?)?.is_none();
+        let placeholder = if is_placeholder { Some(disk.sectors()?) } else { None };
+        Ok(Self { disk, placeholder })
+    }
+
+    /// The same for one that the host does not let be written to, so that its size cannot be announced: the driver finds it anew,
+    /// and then knows that it is read-only.
+    pub fn read_only_device(&self) -> io::Result<PathBuf> {
+        if self.placeholder.is_some() { self.disk.find_anew() } else { Ok(self.disk.device.clone()) }
+    }
+
     /// Its device file, once it is the sandbox's disk.
     pub fn device(&self) -> io::Result<PathBuf> {
         let Some(placeholder) = self.placeholder else { return Ok(self.disk.device.clone()) };

@@ -8,16 +8,16 @@ mod mounts;
 mod port;
 mod settings;
 
-pub use disks::{RootDisk, Superblock, superblock};
+pub use disks::{LateDisk, Superblock, superblock};
 pub use mounts::Staged;
 pub(crate) use mounts::{MODULE_LOADER, modules_of_tools};
 pub(crate) use settings::INTERFACE;
 
 use crate::agent::{Agent, runtime};
 use crate::channel::{Port, agree};
-use crate::init::Guest;
-use crate::report;
+use crate::init::{Guest, Waiting};
 use crate::serve::serve;
+use crate::{generation, report};
 use std::io;
 use std::path::Path;
 
@@ -43,19 +43,21 @@ pub fn run() -> Result<std::convert::Infallible, BootError> {
     kernel_modules::load_early();
     let mut disks = step("find disks", disks::list())?;
     let exchange = step("open the exchange disk", disks::take_exchange(&mut disks))?;
+    let volumes = step("find the volumes' disks", disks::take_volumes(&mut disks))?;
     let tools = step("find the tools disk", disks::find_tools(&disks))?;
     step("mount the tools disk", mounts::mount_tools(tools.as_deref()))?;
+    step("make the files of identity", generation::prepare())?;
     if tools.is_some() {
         device_files::make(&modules_of_tools());
     }
     let root_disk = step("find the root disk", disks::find_root(disks, tools.as_deref()))?;
     settings::apply();
     let staged = step("stage mounts", Staged::open())?;
+    let waiting = Waiting { root: root_disk, volumes, staged };
     let runtime = step("start the runtime", runtime())?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
         let device = step("find the agent's port", port::find().await)?;
-        let agent =
-            step("start the agent", Agent::new(Path::new(CGROUPS), Guest::waiting(root_disk, staged), exchange))?;
+        let agent = step("start the agent", Agent::new(Path::new(CGROUPS), Guest::waiting(waiting), exchange))?;
         agent.run_background();
         let mut port = step("open the agent's port", Port::open(&device))?;
         loop {

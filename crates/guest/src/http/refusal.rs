@@ -3,7 +3,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode, header};
 use serde::Serialize;
 use std::io;
-use warren_proto::guest::{GuestError, IMAGE_UNUSABLE};
+use warren_proto::guest::{GuestError, IMAGE_UNUSABLE, VOLUME_UNUSABLE};
 
 /// Why a request outside of the Connect service failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,11 @@ impl Refusal {
     pub fn image_unusable(problem: String) -> Self {
         let message = format!("the image cannot be started: {problem}");
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, code: IMAGE_UNUSABLE, message }
+    }
+
+    /// 422: a volume cannot be mounted.
+    pub fn volume_unusable(problem: String) -> Self {
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, code: VOLUME_UNUSABLE, message: problem }
     }
 
     /// 503: the guest has no files yet.

@@ -3,7 +3,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use warren_proto::guest::Init;
+use warren_proto::guest::{Init, Mount};
 
 /// Least entropy, bytes.
 const ENTROPY_LEN_MIN: usize = 32;
@@ -23,6 +23,8 @@ pub(super) struct Asked {
     pub(super) user: Option<String>,
     pub(super) start_command: Option<Vec<String>>,
     pub(super) network: Option<Network>,
+    /// Each before those below it.
+    pub(super) mounts: Vec<Mount>,
 }
 
 /// The interface's configuration.
@@ -38,7 +40,18 @@ pub(super) struct Network {
 impl Asked {
     pub(super) fn parse(init: Init) -> Result<Self, Refusal> {
         let network = init.network.map(|network| parse_network(&network)).transpose()?;
-        let Init { sandbox_id, hostname, now_unix_nanos, machine_id, env, workdir, user, start_command, .. } = init;
+        let Init {
+            sandbox_id,
+            hostname,
+            now_unix_nanos,
+            machine_id,
+            env,
+            workdir,
+            user,
+            start_command,
+            mut mounts,
+            ..
+        } = init;
         let entropy = STANDARD.decode(init.entropy).ok().filter(|bytes| bytes.len() >= ENTROPY_LEN_MIN);
         let entropy = entropy.ok_or_else(|| {
             Refusal::bad_request(format!("entropy: expected base64 of at least {ENTROPY_LEN_MIN} bytes"))
@@ -50,6 +63,7 @@ impl Asked {
         if machine_id.len() != 32 || !machine_id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(Refusal::bad_request("machine_id: expected 32 hex digits"));
         }
+        mounts.sort_by(|a, b| a.path.cmp(&b.path));
         let workdir = workdir.filter(|path| path != "/");
         let user = user.filter(|user| !user.is_empty());
         let start_command = start_command.filter(|argv| !argv.is_empty());
@@ -64,6 +78,7 @@ impl Asked {
             user,
             start_command,
             network,
+            mounts,
         })
     }
 }
@@ -105,6 +120,7 @@ mod tests {
                 dns: "10.0.2.3".into(),
                 mtu: 1500,
             }),
+            mounts: Vec::new(),
         }
     }
 

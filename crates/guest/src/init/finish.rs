@@ -7,7 +7,7 @@ use super::asked::Asked;
 use super::{identity, root, stand_ins};
 use crate::agent::Agent;
 use crate::command::Defaults;
-use crate::report;
+use crate::{generation, report};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -33,7 +33,9 @@ pub(super) fn finish(agent: &Agent) {
     let Some(unfinished) = agent.guest.borrow_mut().unfinished.take() else { return };
     let Unfinished { asked, old_hostname, is_new_root } = unfinished;
     tell("identity", identity::write(&asked, old_hostname.as_deref()));
+    tell("sandbox-id", generation::tell_sandbox(&asked.sandbox_id));
     if is_new_root {
+        tell("generation", generation::link());
         tell("modules", root::mount_modules());
         tell("modprobe", root::provide_modprobe());
     }
@@ -41,12 +43,15 @@ pub(super) fn finish(agent: &Agent) {
     if !Path::new(&workdir).exists() {
         tell("workdir", fs::create_dir_all(&workdir));
     }
-    let stand_ins = stand_ins::are_needed(asked.env.get("PATH").map(String::as_str));
+    let path = asked.env.get("PATH");
+    // A fork has the files that it has been looked for in.
+    let known = agent.defaults.borrow().as_ref().filter(|old| old.env.get("PATH") == path).map(|old| old.stand_ins);
+    let stand_ins = known.unwrap_or_else(|| stand_ins::are_needed(path.map(String::as_str)));
     let defaults = Defaults { env: asked.env, workdir, user: asked.user, hostname: asked.hostname, stand_ins };
     *agent.defaults.borrow_mut() = Some(Rc::new(defaults));
 }
 
-fn tell(what: &str, result: io::Result<()>) {
+pub(super) fn tell(what: &str, result: io::Result<()>) {
     if let Err(error) = result {
         report!("init: {what}: {error}");
     }

@@ -7,14 +7,21 @@ use std::path::Path;
 const HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::\tip6-localnet\n\
                      ff00::\tip6-mcastprefix\nff02::1\tip6-allnodes\nff02::2\tip6-allrouters\n";
 
+/// D-Bus's own copy of the machine id, where it is no link to the other.
+const DBUS_MACHINE_ID: &str = "/var/lib/dbus/machine-id";
+
 /// Writes the files that tell the guest its names: host name, machine id, hosts, name server. In a guest that had another name before, only that name
-/// is replaced in its hosts.
+/// is replaced in its hosts, and its name server stays: no address differs.
 pub(super) fn write(asked: &Asked, old_hostname: Option<&str>) -> io::Result<()> {
     if !Path::new("/etc").exists() {
         fs::create_dir("/etc")?;
     }
     put("/etc/hostname", &format!("{}\n", asked.hostname))?;
-    put("/etc/machine-id", &format!("{}\n", asked.machine_id))?;
+    let machine_id = format!("{}\n", asked.machine_id);
+    put("/etc/machine-id", &machine_id)?;
+    if fs::symlink_metadata(DBUS_MACHINE_ID).is_ok_and(|found| found.is_file()) {
+        put(DBUS_MACHINE_ID, &machine_id)?;
+    }
     let hosts = match old_hostname {
         Some(old) => rename(&fs::read_to_string("/etc/hosts").unwrap_or_default(), old, &asked.hostname),
         None => {
@@ -23,22 +30,26 @@ pub(super) fn write(asked: &Asked, old_hostname: Option<&str>) -> io::Result<()>
         }
     };
     put("/etc/hosts", &hosts)?;
-    if let Some(network) = &asked.network {
+    if let Some(network) = asked.network.filter(|_| old_hostname.is_none()) {
         put("/etc/resolv.conf", &format!("nameserver {}\n", network.dns))?;
     }
     Ok(())
 }
 
-/// Writes a file through a link, if it is one that leads anywhere; a dangling one is replaced.
+/// Writes a file through a link, if it is one that leads anywhere; a dangling one is replaced. In place: a file that is emptied first is
+/// written to the disk at its close, which in a fork its programs would wait for.
 fn put(path: &str, text: &str) -> io::Result<()> {
-    let mut file = match File::create(path) {
+    let open = || File::options().write(true).create(true).truncate(false).open(path);
+    let mut file = match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::remove_file(path)?;
-            File::create(path)?
+            open()?
         }
         other => other?,
     };
-    file.write_all(text.as_bytes())
+    file.write_all(text.as_bytes())?;
+    let len = text.len() as u64;
+    if file.metadata()?.len() > len { file.set_len(len) } else { Ok(()) }
 }
 
 /// Replaces whole words.

@@ -6,17 +6,19 @@
 
 mod asked;
 mod finish;
+mod host_keys;
 mod identity;
 mod network;
 mod root;
 mod stand_ins;
+mod volumes;
 
 use crate::agent::Agent;
-use crate::boot::{RootDisk, Staged};
+use crate::boot::{LateDisk, Staged};
 use crate::command::resolve_user;
 use crate::http::Refusal;
-use crate::{report, start_command, sys};
-use asked::Asked;
+use crate::{generation, report, start_command, sys};
+use asked::{Asked, Network};
 use finish::Unfinished;
 use rustix::fs::{Mode, OFlags};
 use rustix::time::{ClockId, Timespec, clock_settime};
@@ -28,32 +30,53 @@ use std::time::Instant;
 use warren_proto::guest::{Init, InitDone};
 
 pub use finish::defaults;
+pub(crate) use root::keeping_times;
+pub use volumes::Mounted;
 
 /// How far the guest is.
 pub struct Guest {
-    /// The root disk, and the mounts for it; `None` once it is the root.
-    waiting: Option<(RootDisk, Staged)>,
-    /// The identity it has, and what was answered for it.
+    /// What becomes its files; `None` once it has them.
+    waiting: Option<Waiting>,
+    /// The volumes that it has.
+    volumes: Vec<Mounted>,
+    /// The identity it has.
     done: Option<Done>,
     /// What is left to be done for it.
     unfinished: Option<Unfinished>,
+    /// How often it went on from a snapshot.
+    generation: u64,
+}
+
+/// What a guest waits with until it is a sandbox's.
+pub struct Waiting {
+    /// The disk that becomes the root.
+    pub root: LateDisk,
+    /// Disks of volumes, by name.
+    pub volumes: Vec<(String, LateDisk)>,
+    /// Mounts for the root.
+    pub staged: Staged,
 }
 
 struct Done {
     sandbox_id: String,
     hostname: String,
-    answer: InitDone,
+    network: Option<Network>,
 }
 
 impl Guest {
     /// A guest that has no root yet.
-    pub fn waiting(root_disk: RootDisk, staged: Staged) -> Self {
-        Self { waiting: Some((root_disk, staged)), done: None, unfinished: None }
+    pub fn waiting(waiting: Waiting) -> Self {
+        Self { waiting: Some(waiting), ..Self::none() }
     }
 
     /// An ordinary process on a machine that is set up already: `init` is refused. For tests.
     pub fn none() -> Self {
-        Self { waiting: None, done: None, unfinished: None }
+        Self { waiting: None, volumes: Vec::new(), done: None, unfinished: None, generation: 0 }
+    }
+
+    /// A volume by the name of its disk.
+    pub fn volume(&self, disk: &str) -> Option<Mounted> {
+        self.volumes.iter().find(|volume| volume.disk == disk).cloned()
     }
 }
 
@@ -63,10 +86,20 @@ struct Steps(BTreeMap<String, f64>);
 
 impl Steps {
     fn run<T>(&mut self, name: &str, step: impl FnOnce() -> io::Result<T>) -> Result<T, Refusal> {
+        self.run_or(name, step, |error| Refusal::internal(name, error))
+    }
+
+    /// With a refusal of one's own for the failure.
+    fn run_or<T>(
+        &mut self,
+        name: &str,
+        step: impl FnOnce() -> io::Result<T>,
+        refusal: impl FnOnce(io::Error) -> Refusal,
+    ) -> Result<T, Refusal> {
         let begun = Instant::now();
         let result = step().map_err(|error| {
             report!("init: {name}: {error}");
-            Refusal::internal(name, error)
+            refusal(error)
         });
         self.0.insert(name.to_owned(), begun.elapsed().as_secs_f64() * 1e3);
         result
@@ -79,14 +112,24 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
     let mut steps = Steps::default();
     steps.run("clock", || set_clock(asked.now_unix_nanos))?;
     steps.run("entropy", || add_entropy(&asked.entropy))?;
-    let mut guest = agent.guest.borrow_mut();
-    if let Some(done) = guest.done.as_ref().filter(|done| done.sandbox_id == asked.sandbox_id) {
-        agent.freezer.resume();
-        return Ok(done.answer.clone());
+    let is_known = agent.guest.borrow().done.as_ref().is_some_and(|done| done.sandbox_id == asked.sandbox_id);
+    let start_command = if is_known { None } else { become_sandbox(agent, asked, &mut steps)? };
+    if agent.freezer.is_suspended() {
+        agent.freezer.will_resume();
+        tokio::task::spawn_local(go_on(agent.clone(), !is_known));
+    } else {
+        tokio::task::spawn_local(finish_soon(agent.clone(), start_command));
     }
+    Ok(InitDone { steps_ms: steps.0, has_exchange: agent.exchange.is_some() })
+}
+
+/// Makes the guest this sandbox's own, or that of another than it was, but for what is left to [`finish`]. The start command, if it has to be started.
+fn become_sandbox(agent: &Agent, asked: Asked, steps: &mut Steps) -> Result<Option<Vec<String>>, Refusal> {
+    let mut guest = agent.guest.borrow_mut();
     let is_new_root = guest.waiting.is_some();
-    if let Some((disk, staged)) = guest.waiting.take() {
-        root::enter(&mut steps, &disk, staged)?;
+    if let Some(Waiting { root, volumes, staged }) = guest.waiting.take() {
+        root::enter(steps, &root, staged)?;
+        guest.volumes = volumes::mount_all(steps, &volumes, &asked.mounts)?;
     } else if guest.done.is_none() {
         return Err(Refusal::bad_request(
             "an earlier init failed, or this agent is not the first process of a machine",
@@ -94,22 +137,33 @@ pub fn initialise(agent: &Rc<Agent>, init: Init) -> Result<InitDone, Refusal> {
     }
     check_image(&asked)?;
     steps.run("hostname", || Ok(rustix::system::sethostname(asked.hostname.as_bytes())?))?;
-    if let Some(network) = &asked.network {
+    // The interface of a fork is set up already, and connections of its programs with themselves are open on it.
+    let network = asked.network.filter(|network| guest.done.as_ref().is_none_or(|done| done.network != Some(*network)));
+    if let Some(network) = &network {
         steps.run("network", || network::configure(network))?;
     }
-    let answer = InitDone { steps_ms: steps.0, has_exchange: agent.exchange.is_some() };
-    let done = Done { sandbox_id: asked.sandbox_id.clone(), hostname: asked.hostname.clone(), answer: answer.clone() };
+    let done = Done { sandbox_id: asked.sandbox_id.clone(), hostname: asked.hostname.clone(), network: asked.network };
     let old_hostname = guest.done.replace(done).map(|done| done.hostname);
     let start_command = asked.start_command.clone().filter(|_| is_new_root);
     guest.unfinished = Some(Unfinished { asked, old_hostname, is_new_root });
-    drop(guest);
-    if agent.freezer.is_suspended() {
-        // A fork: nothing of the user's may run before it is told apart from what it is a fork of.
-        finish::finish(agent);
-        agent.freezer.resume();
+    Ok(start_command)
+}
+
+/// Lets programs that stand still since a snapshot go on, once the machine is told apart from what it was then. Requests wait for it.
+async fn go_on(agent: Rc<Agent>, is_fork: bool) {
+    // The connection sends the answer first.
+    tokio::task::yield_now().await;
+    finish::finish(&agent);
+    if is_fork {
+        host_keys::renew(&agent).await;
     }
-    tokio::task::spawn_local(finish_soon(agent.clone(), start_command));
-    Ok(answer)
+    let generation = {
+        let mut guest = agent.guest.borrow_mut();
+        guest.generation += 1;
+        guest.generation
+    };
+    finish::tell("generation", generation::tell_generation(generation));
+    agent.freezer.resume();
 }
 
 /// What Docker refuses to start a container for: better told now than by each command.

@@ -1,5 +1,5 @@
 use super::Steps;
-use crate::boot::{MODULE_LOADER, RootDisk, Staged, Superblock, modules_of_tools, superblock};
+use crate::boot::{LateDisk, MODULE_LOADER, Staged, Superblock, modules_of_tools, superblock};
 use crate::http::Refusal;
 use crate::sys;
 use rustix::fs::{Mode, OFlags};
@@ -15,12 +15,12 @@ use std::path::Path;
 const NEW_ROOT: &str = "/newroot";
 /// The part of a disk is new and reads as zeros, so the kernel need not write zeros to its inode tables: neither when the file
 /// system grows nor in the background later.
-const OPTIONS: &CStr = c"noinit_itable";
+pub(super) const OPTIONS: &CStr = c"noinit_itable";
 /// Room at the end of a disk for which it is not worth growing, bytes.
 const GROWTH_LEN_MIN: u64 = 8 << 20;
 
 /// Makes the disk the root of this process and all that it starts.
-pub(super) fn enter(steps: &mut Steps, disk: &RootDisk, staged: Staged) -> Result<(), Refusal> {
+pub(super) fn enter(steps: &mut Steps, disk: &LateDisk, staged: Staged) -> Result<(), Refusal> {
     let device = steps.run("find_disk", || disk.device())?;
     let growth = steps.run("read_disk", || growth(&device))?;
     steps.run("mount_root", || {
@@ -74,7 +74,7 @@ pub(super) fn provide_modprobe() -> io::Result<()> {
 }
 
 /// Changes a folder of the image, which is otherwise to stay as it was.
-fn keeping_times(folder: &Path, change: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn keeping_times(folder: &Path, change: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let before = fs::metadata(folder)?;
     change()?;
     let times = FileTimes::new().set_accessed(before.accessed()?).set_modified(before.modified()?);

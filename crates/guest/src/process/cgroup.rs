@@ -1,3 +1,4 @@
+use super::freezer::says_frozen;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -9,9 +10,6 @@ use std::rc::Rc;
 
 /// Empty cgroups kept ready, so that a command does not wait for one to be made.
 const SPARE_MAX: usize = 2;
-
-/// Longest text of `cgroup.events`, bytes.
-const EVENTS_LEN_MAX: usize = 256;
 
 /// Makes one cgroup for each command: the only handle on all its processes, however they detach.
 pub struct Cgroups {
@@ -40,10 +38,8 @@ impl CommandCgroup {
 
     /// Whether what is born in it would not run: root of the guest has frozen it, or all of them.
     pub fn is_frozen(&self) -> bool {
-        let mut events = [0; EVENTS_LEN_MAX];
         let open = rustix::fs::openat(&self.folder, "cgroup.events", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        let read = open.and_then(|file| rustix::io::read(&file, &mut events));
-        read.is_ok_and(|len| events[..len].split(|&byte| byte == b'\n').any(|line| line == b"frozen 1"))
+        open.is_ok_and(|events| says_frozen(events.as_fd()) == Some(true))
     }
 
     /// Kills every process in it and below.

@@ -1,11 +1,19 @@
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// Most cgroups at the top of the hierarchy that are frozen: a guest may make any number.
 const CGROUPS_MAX: usize = 4096;
+/// Longest text of `cgroup.events`, bytes.
+const EVENTS_LEN_MAX: usize = 256;
+/// Longest wait until what was frozen stands still. Only what hangs in the kernel takes longer, and runs no code of its own before it stands still.
+const STILL_WAIT: Duration = Duration::from_millis(100);
+/// Time between two looks whether it does.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Lets all programs of the user stand still while a snapshot is taken, and after a restore until the machine has its identity.
 ///
@@ -14,15 +22,33 @@ const CGROUPS_MAX: usize = 4096;
 #[derive(Default)]
 pub struct Freezer {
     suspended: Cell<bool>,
-    /// `cgroup.freeze` of those that are to be thawed.
-    frozen: RefCell<Vec<OwnedFd>>,
+    /// Whether somebody is about to resume.
+    going_on: Cell<bool>,
+    /// Those that are to be thawed.
+    frozen: RefCell<Vec<Frozen>>,
     resumed: Notify,
+}
+
+/// Files of a cgroup.
+struct Frozen {
+    freeze: OwnedFd,
+    events: OwnedFd,
 }
 
 impl Freezer {
     /// Whether programs stand still.
     pub fn is_suspended(&self) -> bool {
         self.suspended.get()
+    }
+
+    /// Whether they stand still and will go on without being told to.
+    pub fn is_going_on(&self) -> bool {
+        self.going_on.get()
+    }
+
+    /// Somebody will call [`Freezer::resume`].
+    pub fn will_resume(&self) {
+        self.going_on.set(true);
     }
 
     /// Waits until they run.
@@ -32,14 +58,18 @@ impl Freezer {
         }
     }
 
-    /// Freezes what is below `root`, the root cgroup. Those that already run in the kernel stand still when they leave it.
-    pub fn suspend(&self, root: Option<OwnedFd>) -> io::Result<()> {
+    /// Freezes what is below `root`, the root cgroup, and waits until it stands still: a program that another processor runs notices a moment later.
+    pub async fn suspend(&self, root: Option<OwnedFd>) -> io::Result<()> {
         if self.suspended.replace(true) {
             return Ok(());
         }
         let result = root.map_or(Ok(()), |root| self.freeze_below(&root));
         if result.is_err() {
             self.resume();
+        }
+        let deadline = Instant::now() + STILL_WAIT;
+        while !self.is_still() && Instant::now() < deadline {
+            tokio::time::sleep(LOOK_INTERVAL).await;
         }
         result
     }
@@ -51,26 +81,43 @@ impl Freezer {
             if entry.file_type() != FileType::Directory || name == c"." || name == c".." {
                 continue;
             }
-            let path = [name.to_bytes(), b"/cgroup.freeze"].concat();
+            let open = |file: &[u8], flags| {
+                let path = [name.to_bytes(), file].concat();
+                rustix::fs::openat(root, path, flags | OFlags::CLOEXEC, Mode::empty())
+            };
             // One that has just gone, or cannot be frozen, holds nobody up.
-            let Ok(file) = rustix::fs::openat(root, path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
+            let (Ok(freeze), Ok(events)) =
+                (open(b"/cgroup.freeze", OFlags::RDWR), open(b"/cgroup.events", OFlags::RDONLY))
+            else {
                 continue;
             };
             let mut now = [0];
-            let by_the_guest = rustix::io::pread(&file, &mut now, 0).is_ok() && now == *b"1";
-            if !by_the_guest && rustix::io::pwrite(&file, b"1", 0).is_ok() {
-                self.frozen.borrow_mut().push(file);
+            let by_the_guest = rustix::io::pread(&freeze, &mut now, 0).is_ok() && now == *b"1";
+            if !by_the_guest && rustix::io::pwrite(&freeze, b"1", 0).is_ok() {
+                self.frozen.borrow_mut().push(Frozen { freeze, events });
             }
         }
         Ok(())
     }
 
+    fn is_still(&self) -> bool {
+        self.frozen.borrow().iter().all(|cgroup| says_frozen(cgroup.events.as_fd()) != Some(false))
+    }
+
     /// Lets all go on.
     pub fn resume(&self) {
-        for file in self.frozen.take() {
-            let _ = rustix::io::pwrite(&file, b"0", 0);
+        for cgroup in self.frozen.take() {
+            let _ = rustix::io::pwrite(&cgroup.freeze, b"0", 0);
         }
         self.suspended.set(false);
+        self.going_on.set(false);
         self.resumed.notify_waiters();
     }
+}
+
+/// Whether all in a cgroup stands still, by its `cgroup.events`; `None` if it has gone.
+pub(super) fn says_frozen(events: BorrowedFd<'_>) -> Option<bool> {
+    let mut text = [0; EVENTS_LEN_MAX];
+    let len = rustix::io::pread(events, &mut text, 0).ok()?;
+    Some(text[..len].split(|&byte| byte == b'\n').any(|line| line == b"frozen 1"))
 }

@@ -7,6 +7,7 @@ mod init;
 
 use crate::agent::Agent;
 use crate::command::{Command, Defaults, Launched, StartError, Streams, Wiring, launch};
+use crate::generation;
 use crate::process::{CommandCgroup, Exit};
 use crate::sys::{self, FirstProcess, World, watch};
 use init::{InitKind, MachineEnd};
@@ -203,6 +204,7 @@ fn prepare_for(kind: InitKind, again: bool) -> io::Result<()> {
             unmount("/run", UnmountFlags::DETACH)?;
         }
         mount("tmpfs", "/run", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=20%,nr_inodes=800k")?;
+        generation::link()?;
         for (path, text) in init::SYSTEMD_FILES {
             let path = Path::new(path);
             fs::create_dir_all(path.parent().unwrap_or(path))?;

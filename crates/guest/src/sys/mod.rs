@@ -2,6 +2,7 @@
 
 mod allocator;
 mod devices;
+mod freeze;
 mod identity;
 mod interface;
 mod priority;
@@ -12,6 +13,7 @@ mod world;
 
 pub use allocator::{give_memory_back, tame_allocator};
 pub use devices::{add_entropy, grow_ext4};
+pub use freeze::{freeze, thaw};
 pub use identity::assume_file_identity;
 pub use interface::InterfaceSocket;
 pub use priority::take_precedence;

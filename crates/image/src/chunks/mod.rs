@@ -16,7 +16,7 @@ mod writer;
 pub use disk::Disk;
 pub(crate) use id::ChunkId;
 pub(crate) use manifest::{Manifest, Part};
-pub(crate) use tables::DISK_SIZE_MAX;
+pub(crate) use tables::{DISK_SIZE_MAX, ENTRIES, TABLE_BYTES};
 pub(crate) use writer::Writer;
 
 use crate::ext4::PIECE;
@@ -218,6 +218,11 @@ impl Chunks {
                 Err(error)
             }
         }
+    }
+
+    /// Holds a chunk once more. Its slot.
+    fn hold(&self, id: ChunkId) -> io::Result<u32> {
+        lock(&self.shared.index).hold(id, &self.shared.file).map(|(slot, _)| slot)
     }
 
     /// Gives up one hold on each; those that nobody holds any more go.

@@ -5,9 +5,9 @@
 use super::{CHUNK, slot_at};
 
 /// Entries of one table of the second level.
-pub(super) const ENTRIES: usize = CHUNK / 8;
+pub(crate) const ENTRIES: usize = CHUNK / 8;
 /// Bytes of disk that one table of the second level maps.
-pub(super) const TABLE_BYTES: u64 = (ENTRIES * CHUNK) as u64;
+pub(crate) const TABLE_BYTES: u64 = (ENTRIES * CHUNK) as u64;
 /// Largest disk, bytes: its table of the first level is one slot.
 pub(crate) const DISK_SIZE_MAX: u64 = ENTRIES as u64 * TABLE_BYTES;
 /// Where a header holds the offset of the table of the first level.

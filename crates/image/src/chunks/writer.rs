@@ -36,6 +36,14 @@ impl Writer {
         Ok(manifest)
     }
 
+    /// Takes over a chunk of another disk, which must be held meanwhile.
+    pub(crate) fn share(&mut self, part: &Part) -> io::Result<()> {
+        self.drop_stored(part.index);
+        let slot = self.chunks.hold(part.id)?;
+        self.stored.insert(part.index, (part.id, slot));
+        Ok(())
+    }
+
     fn seal(&mut self, index: u32, bytes: &[u8; CHUNK]) -> io::Result<()> {
         self.drop_stored(index);
         if bytes.iter().any(|byte| *byte != 0) {

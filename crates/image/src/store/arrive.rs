@@ -141,22 +141,26 @@ impl Shared {
     pub(super) fn offer(self: &Arc<Self>, digest: Digest) {
         let Some(remote) = self.remote.clone() else { return };
         let shared = self.clone();
-        tokio::spawn(async move {
-            let _one_at_a_time = shared.uploads.lock().await;
-            for _ in 0..UPLOAD_TRIES_MAX {
-                // Held for one try at a time: what nobody needs may go.
-                let Some((record, lease)) = shared.hold(&digest) else { return };
-                match shared.upload(&remote, record, &lease).await {
-                    Ok(()) => return,
-                    Err(error) => {
-                        let error = chain(&*error);
-                        tracing::warn!(%digest, error, "an image cannot be uploaded; tried again");
-                    }
+        tokio::spawn(async move { shared.send(&remote, &digest).await });
+    }
+
+    /// Sends an image to the object store. Whether it is there; not if it went meanwhile, or if no try succeeded.
+    pub(super) async fn send(self: &Arc<Self>, remote: &Remote, digest: &Digest) -> bool {
+        let _one_at_a_time = self.uploads.lock().await;
+        for _ in 0..UPLOAD_TRIES_MAX {
+            // Held for one try at a time: what nobody needs may go.
+            let Some((record, lease)) = self.hold(digest) else { return false };
+            match self.upload(remote, record, &lease).await {
+                Ok(()) => return true,
+                Err(error) => {
+                    let error = chain(&*error);
+                    tracing::warn!(%digest, error, "an image cannot be uploaded; tried again");
                 }
-                drop(lease);
-                tokio::time::sleep(UPLOAD_RETRY_PAUSE).await;
             }
-        });
+            drop(lease);
+            tokio::time::sleep(UPLOAD_RETRY_PAUSE).await;
+        }
+        false
     }
 
     /// A lease that does not count as a use.

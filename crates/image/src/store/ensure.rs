@@ -35,6 +35,12 @@ impl Store {
         if let Some(image) = self.shared.ready(&reference, &name, access, ask) {
             return Ok(image);
         }
+        if let (None, Some(digest)) = (reference.registry(), reference.digest())
+            && let Some(image) = self.shared.arrive(&reference, &name, digest, true).await
+        {
+            // Another node made it. It is nobody's by name here: it goes with its last lease.
+            return Ok(image);
+        }
         has_registry(&reference, &name)?;
         let progress = Progress::new(name.clone(), access.scope().map(str::to_owned));
         let errand = self.shared.errand(access, &progress);

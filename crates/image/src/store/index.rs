@@ -126,9 +126,10 @@ impl Index {
     /// other repositories through saved logins alone: that somebody knows a digest gives him no right to the bytes.
     pub(super) fn shown_in(&self, digest: &Digest, repository: &Reference) -> Option<ImageRecord> {
         let record = &self.images.get(digest)?.record;
+        // Also the name that it was made for, which is all that an image of another node has here.
         let same = |name: &str| Reference::parse(name).is_ok_and(|name| name.shares_repository_with(repository));
         let mut names = self.names.iter().filter(|(_, to)| to.digest == *digest);
-        let may = !record.private || names.any(|(name, to)| !to.private || same(name));
+        let may = !record.private || same(&record.reference) || names.any(|(name, to)| !to.private || same(name));
         may.then(|| record.clone())
     }
 

@@ -15,12 +15,14 @@
 
 mod arrive;
 mod asked;
+mod blank;
 mod ensure;
 mod files;
 mod flight;
 mod gc;
 mod import;
 mod index;
+mod layered;
 mod lease;
 mod make;
 mod pin;
@@ -28,6 +30,7 @@ mod quota;
 mod rescue;
 
 pub use ensure::Ask;
+pub use layered::Layered;
 pub use lease::Lease;
 
 use crate::chunks::{Chunks, Disk};

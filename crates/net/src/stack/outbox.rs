@@ -37,6 +37,11 @@ impl Outbox {
         self.guest_mac = mac;
     }
 
+    /// Where frames go.
+    pub(crate) fn guest_mac(&self) -> [u8; 6] {
+        self.guest_mac
+    }
+
     /// Whether one more packet may be pushed.
     pub(crate) fn has_room(&self) -> bool {
         self.bytes.len() < limits::OUTBOX_BYTES_MAX

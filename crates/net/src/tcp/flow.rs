@@ -1,7 +1,8 @@
 //! The guest's side of one TCP flow.
 
-use super::TcpKey;
+use super::{Standing, TcpKey};
 use crate::limits;
+use crate::wire::TcpSegment;
 use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{Socket, SocketBuffer};
 use smoltcp::time::Duration;
@@ -18,6 +19,7 @@ pub(crate) struct TcpFlow {
     sockets: SocketSet<'static>,
     handle: SocketHandle,
     wake: Arc<Notify>,
+    standing: Standing,
 }
 
 impl TcpFlow {
@@ -32,7 +34,7 @@ impl TcpFlow {
         socket.listen(endpoint).ok()?;
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let handle = sockets.add(socket);
-        Some(Self { sockets, handle, wake: Arc::default() })
+        Some(Self { sockets, handle, wake: Arc::default(), standing: Standing::default() })
     }
 
     pub(crate) fn sockets(&mut self) -> &mut SocketSet<'static> {
@@ -41,6 +43,19 @@ impl TcpFlow {
 
     pub(super) fn socket(&mut self) -> &mut Socket<'static> {
         self.sockets.get_mut(self.handle)
+    }
+
+    /// Takes note of where the guest stands by its own account.
+    pub(super) fn hear(&mut self, segment: &TcpSegment) {
+        if segment.ack && !segment.rst {
+            let sends = segment.sequence.wrapping_add(segment.length);
+            self.standing = Standing { sends, expects: segment.acknowledges };
+        }
+    }
+
+    /// Where the guest stands.
+    pub(super) fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// Lets the flow's task take a step.

@@ -93,24 +93,41 @@ pub(crate) fn unreachable(from: Ipv4Addr, to: Ipv4Addr, why: Unreachable, refuse
     bytes
 }
 
-/// The reset that answers a segment of no connection (RFC 9293, 3.10.7.1).
-pub(crate) fn reset(segment: &TcpSegment) -> Vec<u8> {
-    let (from, to) = (segment.to, segment.from);
-    let mut bytes = ipv4(from, to, IpProtocol::Tcp, TCP_LEN);
+/// A TCP segment without payload, but for its checksum; `fill` sets what is its own.
+fn tcp(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), fill: impl FnOnce(&mut TcpPacket<&mut [u8]>)) -> Vec<u8> {
+    let mut bytes = ipv4(from.0, to.0, IpProtocol::Tcp, TCP_LEN);
     let mut tcp = TcpPacket::new_unchecked(&mut bytes[IP_LEN..]);
-    tcp.set_src_port(segment.to_port);
-    tcp.set_dst_port(segment.from_port);
+    tcp.set_src_port(from.1);
+    tcp.set_dst_port(to.1);
     tcp.clear_flags();
     tcp.set_header_len(TCP_LEN as u8);
-    tcp.set_rst(true);
-    if segment.ack {
-        tcp.set_seq_number(TcpSeqNumber(segment.acknowledges as i32));
-    } else {
-        tcp.set_ack(true);
-        tcp.set_ack_number(TcpSeqNumber(segment.sequence.wrapping_add(segment.length) as i32));
-    }
-    tcp.fill_checksum(&IpAddress::Ipv4(from), &IpAddress::Ipv4(to));
+    fill(&mut tcp);
+    tcp.fill_checksum(&IpAddress::Ipv4(from.0), &IpAddress::Ipv4(to.0));
     bytes
+}
+
+/// The segment with which one end of an idle connection asks whether the other is there: it repeats the number of a byte that was taken already.
+/// The other end answers with where it stands (RFC 9293, 3.10.7.4). `expects` and `sends` are of the end that is asked.
+pub(crate) fn keepalive(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16), expects: u32, sends: u32) -> Vec<u8> {
+    tcp(from, to, |tcp| {
+        tcp.set_ack(true);
+        tcp.set_seq_number(TcpSeqNumber(expects.wrapping_sub(1) as i32));
+        tcp.set_ack_number(TcpSeqNumber(sends as i32));
+        tcp.set_window_len(u16::MAX);
+    })
+}
+
+/// The reset that answers a segment of no connection (RFC 9293, 3.10.7.1).
+pub(crate) fn reset(segment: &TcpSegment) -> Vec<u8> {
+    tcp((segment.to, segment.to_port), (segment.from, segment.from_port), |tcp| {
+        tcp.set_rst(true);
+        if segment.ack {
+            tcp.set_seq_number(TcpSeqNumber(segment.acknowledges as i32));
+        } else {
+            tcp.set_ack(true);
+            tcp.set_ack_number(TcpSeqNumber(segment.sequence.wrapping_add(segment.length) as i32));
+        }
+    })
 }
 
 #[cfg(test)]

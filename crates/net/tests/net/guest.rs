@@ -56,6 +56,12 @@ impl Guest {
         }
     }
 
+    /// Goes on at another network, as a machine does from a snapshot. Its end of the link to the one that it was at.
+    pub(crate) fn move_to(&mut self, stream: UnixStream) -> UnixStream {
+        self.received.clear();
+        std::mem::replace(&mut self.stream, stream)
+    }
+
     /// Begins to connect; buffers of `size` bytes.
     pub(crate) fn connect_sized(&mut self, to: (Ipv4Addr, u16), size: usize) -> SocketHandle {
         let buffer = || tcp::SocketBuffer::new(vec![0; size]);

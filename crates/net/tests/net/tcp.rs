@@ -1,9 +1,11 @@
 use crate::{SERVICE, allow, deny, servers, service, services, start};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use warren_model::egress::EgressPolicy;
-use warren_net::{GATEWAY, NetConfig};
+use warren_net::{GATEWAY, NetConfig, Network};
+use warren_proto::shim::{OpenFlows, OpenTcp};
 
 #[tokio::test]
 async fn bytes_go_both_ways_and_the_flow_ends() {
@@ -94,6 +96,57 @@ async fn a_reset_goes_through_both_ways() {
     let end = guest.until("heard", |_| heard.try_recv().ok()).await;
     assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset));
     guest.until("slots freed", |_| (net.stats().tcp_flows == 0).then_some(())).await;
+}
+
+#[tokio::test]
+async fn connections_from_before_a_snapshot_are_reset_after_it() {
+    let echo = servers::echo().await;
+    let config = || services(vec![service("echo.test", 7, echo)]);
+    let (net, mut guest) = start(config(), EgressPolicy::open());
+    // One that waits, one that has something to say later, one that was closed in time.
+    let idle = guest.open((SERVICE, 7)).await;
+    let busy = guest.open((SERVICE, 7)).await;
+    let closed = guest.open((SERVICE, 7)).await;
+    for flow in [idle, busy, closed] {
+        guest.send(flow, b"hello").await;
+        assert_eq!(guest.receive(flow, 5).await, b"hello");
+    }
+    guest.tcp(closed).close();
+    assert!(guest.receive_all(closed).await.is_some());
+    guest.until("slot freed", |_| (net.stats().tcp_flows == 2).then_some(())).await;
+    let flows = net.open_flows();
+    assert_eq!(flows.tcp.len(), 2);
+
+    let (host, stream) = UnixStream::pair().unwrap();
+    let next = Network::start(host, config(), EgressPolicy::open(), 1);
+    let _source = guest.move_to(stream);
+    guest.tcp(busy).send_slice(b"more").unwrap();
+    next.reset(&flows);
+    assert_eq!(next.open_flows().tcp.len(), 2, "a snapshot taken at once has to know them too");
+    assert_eq!(guest.receive_all(idle).await, None);
+    assert_eq!(guest.receive_all(busy).await, None);
+    guest.until("both let go", |_| next.open_flows().tcp.is_empty().then_some(())).await;
+
+    let fresh = guest.open((SERVICE, 7)).await;
+    guest.send(fresh, b"again").await;
+    assert_eq!(guest.receive(fresh, 5).await, b"again");
+    // The network that the snapshot was taken of carries its connections on.
+    assert_eq!(net.stats().tcp_flows, 2);
+}
+
+#[tokio::test]
+async fn a_guest_that_never_says_how_its_connections_stand_is_given_up_on() {
+    let (net, _guest) = start(NetConfig::default(), EgressPolicy::open());
+    let lost = OpenTcp { guest_port: 1, address: SERVICE, port: 7, sends: 0, expects: 0 };
+    net.reset(&OpenFlows { guest_mac: [2; 6], tcp: vec![lost] });
+    assert_eq!(net.open_flows().tcp, [lost]);
+    tokio::time::pause();
+    let given_up = async {
+        while !net.open_flows().tcp.is_empty() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), given_up).await.unwrap();
 }
 
 #[tokio::test]

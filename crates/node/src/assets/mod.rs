@@ -96,6 +96,7 @@ fn key(host: &HostFiles, agent: &[u8]) -> Result<String, AssetsError> {
     }
     hash.update(host.release.as_bytes());
     hash.update(tools::NOHUP);
+    hash.update(tools::RESEED);
     hash.update(modules::EARLY.join("\n"));
     Ok(hex_prefix(hash))
 }

@@ -16,7 +16,11 @@ pub(super) const NOHUP: &str = "#!/dev/warren/tools/bin/bash\n\
     [[ -t 2 ]] && exec 2>&1\n\
     exec -- \"$@\"\n";
 
-/// Makes the disk: `/lib/modules/<release>`, `/bin/bash`, `/bin/busybox`, `/bin/nohup` and a link for each of its applets.
+/// The helper by which Python programs seed anew after a restore.
+pub(super) const RESEED: &str = include_str!("../../../../clients/python/warren_reseed.py");
+
+/// Makes the disk: `/lib/modules/<release>`, `/bin/bash`, `/bin/busybox`, `/bin/nohup` and a link for each of its applets,
+/// `/python/warren_reseed.py`.
 pub(super) fn make(disk: &Path, host: &HostFiles) -> Result<(), String> {
     let applets: Vec<String> = applets(&host.busybox)?.into_iter().map(|name| format!("/bin/{name}")).collect();
     let open = |path: &Path| File::open(path).map_err(|e| format!("read {}: {e}", path.display()));
@@ -26,6 +30,8 @@ pub(super) fn make(disk: &Path, host: &HostFiles) -> Result<(), String> {
     }
     let nohup = ExtraContent::Bytes(Box::new(NOHUP.as_bytes()));
     files.push(ExtraFile { path: "/bin/nohup", mode: 0o755, content: nohup });
+    let reseed = ExtraContent::Bytes(Box::new(RESEED.as_bytes()));
+    files.push(ExtraFile { path: "/python/warren_reseed.py", mode: 0o644, content: reseed });
     for applet in &applets {
         files.push(ExtraFile { path: applet, mode: 0o777, content: ExtraContent::Symlink("busybox") });
     }

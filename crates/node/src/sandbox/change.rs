@@ -10,8 +10,8 @@ use hyper::Method;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use warren_model::{EndReason, SnapshotId};
-use warren_proto::node::{SnapshotError, SnapshotInfo};
+use warren_model::{CheckpointId, EndReason, SnapshotId};
+use warren_proto::node::{NodeError, SnapshotError, SnapshotInfo};
 use warren_proto::shim::{ShimState, SnapshotTaken, paths};
 
 /// Longest time for a shim to take a snapshot: gigabytes of changed memory go to the disk.
@@ -21,6 +21,8 @@ const SNAPSHOT_WAIT: Duration = Duration::from_secs(300);
 pub(crate) enum Order {
     /// A snapshot; the machine goes on.
     Snapshot(SnapshotId, oneshot::Sender<Result<SnapshotInfo, SnapshotError>>),
+    /// Its root disk as it is now, or the volume of that place, as a checkpoint; the machine goes on.
+    Checkpoint(CheckpointId, Option<usize>, oneshot::Sender<Result<(), NodeError>>),
     /// Back to a snapshot of its own.
     Reset(SnapshotId, Done),
     /// A snapshot, and the end of the machine.
@@ -37,6 +39,7 @@ impl Driver {
                 let taken = self.snapshot(client, &id).await?;
                 let _ = reply.send(taken.and_then(|record| record.info().ok_or(SnapshotError::NoSnapshot(id))));
             }
+            Order::Checkpoint(id, volume, reply) => self.checkpoint(client, id, volume, reply).await?,
             Order::Reset(id, done) => match self.own_snapshot(&id) {
                 Ok(()) => return Ok(Some((Turn::Resetting(id), done))),
                 Err(error) => drop(done.send(Err(error))),
@@ -54,6 +57,10 @@ impl Driver {
     pub(super) fn obey_at_rest(&mut self, order: Order) -> Option<(Turn, Done)> {
         match order {
             Order::Snapshot(_, reply) => drop(reply.send(Err(self.conflict("it must run; resume it first")))),
+            Order::Checkpoint(_, _, reply) => {
+                let status = self.handle.observation().status;
+                drop(reply.send(Err(NodeError::NotRunning { id: self.id.clone(), status })));
+            }
             Order::Pause(_, done) => drop(done.send(Err(self.conflict("it is paused already")))),
             Order::Reset(id, done) => match self.own_snapshot(&id) {
                 Ok(()) => return Some((Turn::Resetting(id), done)),
@@ -101,6 +108,9 @@ impl Driver {
         if let Some(record) = self.services.snapshots.get(id) {
             return Ok(Ok(record));
         }
+        if !self.intent.volumes.is_empty() {
+            return Ok(Err(self.conflict("it has volumes, and snapshots hold no volumes; publish them instead")));
+        }
         let snapshots = self.services.snapshots.clone();
         if let Err(error) = snapshots.begin(id) {
             return Ok(Err(SnapshotError::Failed(format!("make the folder of snapshot {id}: {error}"))));
@@ -143,6 +153,7 @@ impl Driver {
             disk_on: self.intent.disk_on.clone(),
             layers: 0,
             lent: Vec::new(),
+            flows: Default::default(),
             has_start_command: self.intent.has_start_command,
             stored_bytes: 0,
             digest: None,
@@ -192,7 +203,17 @@ impl Driver {
             return Ok(None);
         }
         self.handle.memory_mib.store(self.intent.shape.memory_mib, Ordering::SeqCst);
-        let (client, state) = self.start_again(lease).await?;
+        let (client, state) = match self.start_again(lease).await {
+            Ok(started) => started,
+            // It is paused as before, and may be tried again.
+            Err(over) if matches!(turn, Turn::Resuming(_)) && over.is_fault() => {
+                self.end_machine().await;
+                self.handle.memory_mib.store(0, Ordering::SeqCst);
+                done.map(|done| done.send(Err(SnapshotError::Failed(over.to_string()))));
+                return Ok(None);
+            }
+            Err(over) => return Err(over),
+        };
         self.intent.turn = Turn::Running;
         if matches!(turn, Turn::Resetting(_)) {
             self.intent.generation += 1;
@@ -200,6 +221,8 @@ impl Driver {
         self.folder.write_intent(&self.intent).map_err(|e| failed("write the intent", &e))?;
         self.tell(Event::Resumed { generation: self.intent.generation, started_at_ms: self.intent.started_at_ms });
         self.tell(Event::Shim(state.clone()));
+        // Its idle time begins anew.
+        drop(self.handle.activity.begin());
         done.map(|done| done.send(Ok(())));
         Ok(Some((client, state)))
     }

@@ -28,13 +28,15 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A disk on that of an image. `disk_mib` is rounded up to whole block groups, 128 MiB. Waits for the parts of the image that say
+    /// A disk on that of an image. `disk_mib` is rounded up to whole block groups, 128 MiB; 0 is as large as the image's. Waits for the parts of the image that say
     /// how large it is, if they are still arriving; nothing is written, so the wait may be broken off.
     pub(crate) async fn new(image: Image, disk_mib: u64) -> Result<Self, DiskError> {
         let runtime = tokio::runtime::Handle::current();
         let planned = tokio::task::spawn_blocking(move || {
             let size = rounded_size(image.disk.size(), disk_mib << 20);
             let pieces = match image.arrival.clone() {
+                // What is not to grow may be the disk of a sandbox, which only a kernel should change.
+                _ if size == image.disk.size() => Vec::new(),
                 Some(arrival) => grow(&Blocking(arrival, runtime), size)?,
                 None => grow(&image.disk, size)?,
             };

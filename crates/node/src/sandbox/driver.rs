@@ -5,6 +5,7 @@ use super::change::Order;
 use super::folder::Turn;
 use super::uids::{TakenUid, Uids};
 use super::{Activity, Event, Folder, Intent, apply};
+use crate::checkpoint::Checkpoints;
 use crate::ended::{Ended, EndedRecords};
 use crate::expiry::{self, Clocks};
 use crate::host::now_ms;
@@ -37,6 +38,7 @@ pub(crate) struct Services {
     pub(crate) warren: PathBuf,
     pub(crate) machine: Machine,
     pub(crate) images: warren_image::Store,
+    pub(crate) checkpoints: Arc<Checkpoints>,
     pub(crate) templates: Arc<Templates>,
     pub(crate) snapshots: Arc<Snapshots>,
     /// Starts that may run at once.
@@ -99,6 +101,8 @@ pub(crate) struct Driver {
     pub(super) orders: mpsc::Receiver<Order>,
     /// Keeps the image's bytes while the sandbox needs them.
     pub(super) lease: Option<warren_image::Lease>,
+    /// The same for what its volumes lie on.
+    pub(super) volume_leases: Vec<warren_image::Lease>,
     /// Snapshots that its memory and its disk lie on.
     pub(super) needs: Vec<SnapshotLease>,
     /// What its VMM reads an image through that was still arriving at the start.
@@ -127,6 +131,12 @@ pub(super) struct Over {
     message: String,
 }
 
+impl std::fmt::Display for Over {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 /// What follows the time in which a machine runs, or in which there is none.
 pub(super) enum Next {
     Over(Over),
@@ -140,6 +150,11 @@ pub(super) type Done = oneshot::Sender<Result<(), warren_proto::node::SnapshotEr
 impl Over {
     pub(super) fn new(reason: EndReason, message: impl Into<String>) -> Over {
         Over { reason, message: message.into() }
+    }
+
+    /// Whether the platform failed, and nobody wanted it.
+    pub(super) fn is_fault(&self) -> bool {
+        self.reason.infra_fault()
     }
 }
 
@@ -173,6 +188,7 @@ impl Driver {
             terminations,
             orders,
             lease: None,
+            volume_leases: Vec::new(),
             needs: Vec::new(),
             served: None,
             uid: None,
@@ -227,7 +243,7 @@ impl Driver {
             None if self.intent.image_digest.is_some() => Err("it is not on this node any more".to_owned()),
             _ => Ok(()),
         };
-        match (served, state.phase) {
+        match (served.and(self.lease_volumes()), state.phase) {
             (Err(problem), _) => {
                 self.shim.send_replace(Some(client));
                 image_lost(&problem)
@@ -266,11 +282,19 @@ impl Driver {
     pub(super) async fn unless_terminated<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Over> {
         tokio::select! {
             biased;
-            Some((reason, message, done)) = self.terminations.recv() => {
-                self.waiters.push(done);
-                Err(Over { reason, message })
-            }
+            over = self.terminated() => Err(over),
             value = work => Ok(value),
+        }
+    }
+
+    /// Waits until somebody wants the sandbox ended.
+    pub(super) async fn terminated(&mut self) -> Over {
+        match self.terminations.recv().await {
+            Some((reason, message, done)) => {
+                self.waiters.push(done);
+                Over { reason, message }
+            }
+            None => std::future::pending().await,
         }
     }
 

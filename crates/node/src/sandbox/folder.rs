@@ -64,6 +64,9 @@ pub(crate) struct Intent {
     /// Its image was still arriving at its start, so that its VMM reads through us.
     #[serde(default)]
     pub(crate) image_served: bool,
+    /// Digests of what its volumes lie on.
+    #[serde(default)]
+    pub(crate) volumes: Vec<String>,
 }
 
 /// What a sandbox's machine is about to do.
@@ -114,6 +117,7 @@ impl Intent {
             resumes_by_itself: spec.resumes_by_itself,
             started_at_ms: None,
             image_served: false,
+            volumes: Vec::new(),
         }
     }
 }

@@ -3,12 +3,14 @@
 mod activity;
 mod arriving;
 mod change;
+mod checkpoint;
 mod disk;
 mod driver;
 mod folder;
 mod machine;
 mod start;
 mod uids;
+mod volumes;
 
 pub(crate) use activity::{Activity, Operation};
 pub(crate) use arriving::Source;

@@ -3,10 +3,12 @@
 use super::arriving::{self, ArrivingDisk, Source};
 use super::disk::{Plan, image_disk};
 use super::driver::{Driver, Over, image_lost, lost_image};
+use super::volumes::{self, Bases, VolumeError};
 use super::{Event, apply};
 use crate::host::random;
 use crate::shim_client::{self, ProcessHandle, ProcessName, ShimClient, ShimStart};
 use crate::snapshots::{Origin, SnapshotLease, template_key};
+use crate::template::Devices;
 use base64::Engine as _;
 use hyper::Method;
 use std::fs::File;
@@ -29,6 +31,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 struct Beginning {
     shape: Shape,
     disk: DiskBase,
+    volumes: Vec<DiskBase>,
     template: Template,
     memory: Arc<File>,
 }
@@ -71,7 +74,7 @@ impl Driver {
     async fn app_template(&mut self, spec: &SandboxSpec, digest: &str) -> Option<SnapshotLease> {
         let services = self.services.clone();
         let lease = services.snapshots.offered(&template_key(spec, digest)?)?;
-        let base = services.templates.get(spec.shape).await.ok()?;
+        let base = services.templates.get(Devices::of(spec.shape)).await.ok()?;
         let record = services.snapshots.get(lease.id()).filter(|record| record.template == base.id)?;
         self.tell(Event::FromTemplate(record.id));
         Some(lease)
@@ -103,28 +106,58 @@ impl Driver {
 
     async fn begin_from_image(&mut self, image: &Image, spec: &SandboxSpec) -> Result<Beginning, Over> {
         let services = self.services.clone();
-        let base = self.unless_terminated(services.templates.get(spec.shape)).await?;
+        let devices = Devices { shape: spec.shape, volumes: spec.volumes.len() };
+        let base = self.unless_terminated(services.templates.get(devices)).await?;
         let base = base.map_err(|e| Over::new(EndReason::StartFailed, e.to_string()))?;
         let disk_failed = failed("make the sandbox's disk");
         let plan = self.unless_terminated(Plan::new(image.clone(), spec.disk_mib)).await?;
         let plan = plan.map_err(|e| disk_failed(&e))?;
         plan.make(&self.disk_path()).map_err(|e| disk_failed(&e))?;
+        let volumes = self.make_volumes(spec).await?;
         self.intent.disk_bytes = plan.size();
         self.intent.template = Some(base.id);
         let memory = services.snapshots.memories.of_file(&base.template.memory).await;
         Ok(Beginning {
             shape: spec.shape,
             disk: DiskBase { image: image_disk(image, Path::new(arriving::SOCKET)), layers: Vec::new() },
+            volumes,
             template: base.template,
             memory: memory.map_err(|e| failed("read the base template")(&e))?,
         })
+    }
+
+    /// Disks of volumes, and what keeps that which they lie on; known to a restart before they exist.
+    async fn make_volumes(&mut self, spec: &SandboxSpec) -> Result<Vec<DiskBase>, Over> {
+        if spec.volumes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let failed = |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, e.to_string());
+        let services = self.services.clone();
+        let bases = self.unless_terminated(Bases::find(&services.images, &spec.volumes)).await?;
+        let bases = bases.map_err(|e: VolumeError| failed(&e))?;
+        self.intent.volumes = bases.digests();
+        self.folder.write_intent(&self.intent).map_err(|e| failed(&e))?;
+        bases.make_disks(&spec.volumes, &self.folder.vm()).await.map_err(|e| failed(&e))?;
+        let disks = bases.disks();
+        self.volume_leases = bases.leases();
+        Ok(disks)
+    }
+
+    /// Takes up again what keeps that which its volumes lie on.
+    pub(super) fn lease_volumes(&mut self) -> Result<(), String> {
+        let leases = volumes::leases(&self.services.images, &self.intent.volumes);
+        let gone = || "what one of its volumes lies on is not on this node any more".to_owned();
+        leases.map(|leases| self.volume_leases = leases).ok_or_else(gone)
     }
 
     async fn begin_from_snapshot(&mut self, image: &Image, lease: SnapshotLease) -> Result<Beginning, Over> {
         let services = self.services.clone();
         let unusable = |e: &dyn std::fmt::Display| Over::new(EndReason::StartFailed, e.to_string());
         let Origin { record, layers, .. } = services.snapshots.origin(&lease).map_err(|e| unusable(&e))?;
-        let base = self.unless_terminated(services.templates.get(record.shape)).await?.map_err(|e| unusable(&e))?;
+        let base = self
+            .unless_terminated(services.templates.get(Devices::of(record.shape)))
+            .await?
+            .map_err(|e| unusable(&e))?;
         if base.id != record.template {
             return Err(unusable(&format!(
                 "snapshot {} was taken on another version of QEMU, kernel, agent or processor",
@@ -145,7 +178,14 @@ impl Driver {
         Ok(Beginning {
             shape: record.shape,
             disk: DiskBase { image: image_disk(image, Path::new(arriving::SOCKET)), layers },
-            template: Template { memory: base.template.memory, state: origin.state, lent: Some(lent) },
+            // Nor had the sandbox any that the snapshot was taken of.
+            volumes: Vec::new(),
+            template: Template {
+                memory: base.template.memory,
+                state: origin.state,
+                lent: Some(lent),
+                flows: record.flows,
+            },
             memory,
         })
     }
@@ -163,7 +203,7 @@ impl Driver {
         egress: SetEgress,
     ) -> Result<(ShimClient, ShimState), Over> {
         let services = self.services.clone();
-        let Beginning { shape, disk, mut template, memory } = beginning;
+        let Beginning { shape, disk, volumes, mut template, memory } = beginning;
         self.intent.layers_had = 0;
         self.intent.image_served = image.arrival.is_some();
         if self.intent.image_served {
@@ -181,7 +221,7 @@ impl Driver {
         let client = ShimClient::connect(self.folder.path()).await.map_err(|e| failed(&e))?;
         self.shim.send_replace(Some(client.clone()));
         let machine = services.machine.clone();
-        let boot = Boot { machine, shape, template: Some(template), disk, egress, init };
+        let boot = Boot { machine, shape, template: Some(template), disk, volumes, egress, init };
         let state: ShimState =
             client.call(Method::POST, paths::BOOT, Some(&boot), BOOT_ANSWER_WAIT).await.map_err(|e| failed(&e))?;
         let state = self.follow_start(&client, state).await?;
@@ -292,6 +332,7 @@ fn init_of(id: &SandboxId, spec: SandboxSpec, image: &ImageRecord) -> std::io::R
     env.extend(spec.secrets);
     Ok(Init {
         env,
+        mounts: volumes::mounts(&spec.volumes),
         workdir: image.workdir.clone(),
         user: image.user.clone(),
         start_command: spec.start_command.map(|c| std::iter::once(c.executable).chain(c.args).collect()),
@@ -315,5 +356,6 @@ fn init_again(id: &SandboxId) -> std::io::Result<Init> {
         start_command: None,
         // The shim owns the network and fills this in.
         network: None,
+        mounts: Vec::new(),
     })
 }

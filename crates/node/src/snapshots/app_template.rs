@@ -10,7 +10,8 @@ use warren_model::SandboxSpec;
 /// one, nothing of the user's has run yet. What is made for one owner serves nobody else.
 pub(crate) fn key(spec: &SandboxSpec, image_digest: &str) -> Option<String> {
     let started = spec.start_command.as_ref();
-    if !spec.uses_templates || (started.is_some() && !spec.secrets.is_empty()) {
+    // Volumes are devices, which no snapshot has.
+    if !spec.uses_templates || !spec.volumes.is_empty() || (started.is_some() && !spec.secrets.is_empty()) {
         return None;
     }
     let env = started.map(|_| &spec.env);
@@ -48,6 +49,7 @@ mod tests {
             start_command: Some(StartCommand { executable: "serve".into(), args: vec!["-p".into()] }),
             egress: EgressPolicy::open(),
             labels: Vec::new(),
+            volumes: Vec::new(),
         }
     }
 

@@ -62,6 +62,7 @@ mod tests {
             disk_on: disk_on.map(id),
             layers: 1,
             lent: Vec::new(),
+            flows: Default::default(),
             has_start_command: false,
             stored_bytes: 1,
             digest: None,

@@ -16,7 +16,7 @@ mod tend;
 
 pub(crate) use app_template::key as template_key;
 pub(crate) use record::Record;
-pub(crate) use take::TakenFrom;
+pub(crate) use take::{TakenFrom, open_folder, take};
 
 use crate::ended::write_whole;
 use crate::sealed::SealedMemories;
@@ -39,6 +39,7 @@ pub(crate) struct Snapshots {
     known: Mutex<Known>,
     /// Asks for a look at what is to be done for them.
     untended: Arc<Notify>,
+    images: warren_image::Store,
     /// Memories that machines start from.
     pub(crate) memories: SealedMemories,
 }
@@ -47,6 +48,8 @@ pub(crate) struct Snapshots {
 struct Known {
     records: BTreeMap<SnapshotId, Record>,
     leases: HashMap<SnapshotId, usize>,
+    /// Keep the images that their disks lie on.
+    images: HashMap<SnapshotId, warren_image::Lease>,
     /// Whose delta was found to be as it was written.
     verified: HashSet<SnapshotId>,
     /// What could not be made to last.
@@ -100,7 +103,7 @@ pub(crate) struct Origin {
 
 impl Snapshots {
     /// Opens the folder, and removes what was never whole. Nothing else goes until [`Snapshots::start_tending`].
-    pub(crate) fn open(dir: PathBuf) -> io::Result<Arc<Self>> {
+    pub(crate) fn open(dir: PathBuf, images: warren_image::Store) -> io::Result<Arc<Self>> {
         std::fs::create_dir_all(&dir)?;
         let mut records = BTreeMap::new();
         for entry in std::fs::read_dir(&dir)? {
@@ -112,8 +115,17 @@ impl Snapshots {
                 None => std::fs::remove_dir_all(&folder)?,
             }
         }
-        let known = Mutex::new(Known { records, ..Known::default() });
-        Ok(Arc::new(Self { dir, known, untended: Arc::default(), memories: SealedMemories::default() }))
+        let mut known = Known { records, ..Known::default() };
+        for record in known.records.values() {
+            match images.lease(&record.image_digest) {
+                Some(image) => drop(known.images.insert(record.id.clone(), image.lease)),
+                None => {
+                    tracing::warn!(snapshot = %record.id, image = record.image_digest, "the image of a snapshot is not here")
+                }
+            }
+        }
+        let known = Mutex::new(known);
+        Ok(Arc::new(Self { dir, known, untended: Arc::default(), images, memories: SealedMemories::default() }))
     }
 
     /// Removes what nobody needs, now and from now on, and tends to what there is. To be called once all leases of an earlier run are taken again.
@@ -215,8 +227,13 @@ impl Snapshots {
 
     /// Writes a record down, then knows it.
     fn put(&self, record: Record) -> io::Result<()> {
+        // The sandbox that it was taken of has one, too.
+        let image = self.images.lease(&record.image_digest);
         let mut known = self.known();
         write_whole(&self.folder(&record.id).join(RECORD_FILE), &serde_json::to_vec(&record)?)?;
+        if let Some(image) = image {
+            known.images.insert(record.id.clone(), image.lease);
+        }
         known.records.insert(record.id.clone(), record);
         Ok(())
     }
@@ -237,6 +254,7 @@ impl Snapshots {
             self.memories.forget(&folder);
             known.records.remove(&id);
             known.verified.remove(&id);
+            known.images.remove(&id);
         }
     }
 }

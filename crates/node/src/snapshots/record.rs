@@ -1,5 +1,6 @@
 use warren_model::{SandboxId, Shape, SnapshotId};
 use warren_proto::node::SnapshotInfo;
+use warren_proto::shim::OpenFlows;
 
 /// What is known of a snapshot, as it lies in its folder: without it, the folder is what a kill left of one that was never whole.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -21,6 +22,9 @@ pub(crate) struct Record {
     pub(crate) layers: usize,
     /// Pieces of the exchange disk that transfers had.
     pub(crate) lent: Vec<u32>,
+    /// Connections that the guest had open.
+    #[serde(default)]
+    pub(crate) flows: OpenFlows,
     /// Whether the sandbox had a start command.
     pub(crate) has_start_command: bool,
     /// Bytes of its files.

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use warren_model::SnapshotId;
-use warren_proto::shim::{SnapshotTaken, files};
+use warren_proto::shim::{SnapshotTaken, files, limits};
 
 /// What a snapshot is taken from: the VM's folder, and what the machine in it started from.
 pub(crate) struct TakenFrom<'a> {
@@ -34,7 +34,7 @@ impl Snapshots {
         }
     }
 
-    /// Takes the files over and writes the record, whose `layers`, `lent` and `stored_bytes` are filled in. What the VM's folder holds may be
+    /// Takes the files over and writes the record, whose `layers`, `lent`, `flows` and `stored_bytes` are filled in. What the VM's folder holds may be
     /// the work of a VMM that a guest has taken over: no link is followed, and only plain files are taken.
     pub(crate) fn complete(&self, mut record: Record, from: &TakenFrom<'_>, taken: &SnapshotTaken) -> io::Result<()> {
         let folder = self.folder(&record.id);
@@ -52,21 +52,24 @@ impl Snapshots {
         }
         record.layers = new.len();
         record.lent = taken.lent.clone();
+        record.flows = taken.flows.clone();
+        record.flows.tcp.truncate(limits::OPEN_FLOWS_MAX);
         self.put(record)?;
         self.untended.notify_one();
         Ok(())
     }
 }
 
-fn open_folder(at: impl std::os::fd::AsFd, path: &Path) -> io::Result<OwnedFd> {
+/// Opens a folder that may be the work of a VMM, following no link.
+pub(crate) fn open_folder(at: impl std::os::fd::AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(at, path, flags, Mode::empty())?)
 }
 
 /// Links a plain file of the VM's folder to `to`, readable by all who are shown it and writable by nobody. Its bytes on disk.
-fn take(folder: &OwnedFd, name: &str, to: &Path) -> io::Result<u64> {
+pub(crate) fn take(folder: &OwnedFd, name: &str, to: &Path) -> io::Result<u64> {
     if name.contains('/') {
-        return Err(io::Error::other("a part of the snapshot has no plain name"));
+        return Err(io::Error::other("a part of the machine has no plain name"));
     }
     let file = rustix::fs::openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let file = File::from(file);

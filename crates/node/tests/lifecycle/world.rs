@@ -73,6 +73,7 @@ pub(crate) fn spec() -> SandboxSpec {
         start_command: None,
         egress: EgressPolicy::Deny(Vec::new()),
         labels: Vec::new(),
+        volumes: Vec::new(),
     }
 }
 

@@ -3,7 +3,10 @@
 //! The guest is hostile: everything that comes from it is bounded by the limits here and validated before use.
 
 pub mod command_session;
+mod disk;
 pub mod exchange;
+
+pub use disk::{Mount, ROOT_DISK, RestDisk, VOLUME_UNUSABLE, is_volume_disk, volume_disk};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,6 +32,8 @@ pub mod limits {
     pub const FRAME_LEN_MAX: u32 = 256 << 10;
     /// One `read-file` answer, bytes of file content.
     pub const READ_FILE_LEN_MAX: u64 = 16 << 20;
+    /// A frozen disk thaws by itself after this time, seconds.
+    pub const FREEZE_SECS_MAX: u64 = 10;
     /// Jobs in one status call.
     pub const JOBS_MAX: usize = 100;
 }
@@ -49,6 +54,11 @@ pub mod paths {
     pub const SHUTDOWN: &str = "/warren/shutdown";
     /// `GET`, answers `{}` once the start command, an init, has switched the machine off; waits for that.
     pub const POWER_OFF: &str = "/warren/power-off";
+    /// `POST` [`super::RestDisk`]: writes everything out to a disk and stops what would write more to it, until [`THAW_DISK`] or for
+    /// [`super::limits::FREEZE_SECS_MAX`] at most; answers `{}`.
+    pub const FREEZE_DISK: &str = "/warren/freeze-disk";
+    /// `POST` `{}`: ends that, whichever it is; answers `{}`.
+    pub const THAW_DISK: &str = "/warren/thaw-disk";
     /// `PUT ?path=`: the body becomes the file; answers [`super::FileWritten`].
     pub const FILES: &str = "/files";
     /// `GET ?path=`: the file's bytes.
@@ -82,6 +92,9 @@ pub struct Init {
     pub start_command: Option<Vec<String>>,
     /// The guest's address on its link.
     pub network: Option<GuestNetwork>,
+    /// Volumes, one a volume disk of the machine.
+    #[serde(default)]
+    pub mounts: Vec<Mount>,
 }
 
 /// Static configuration of the guest's one network interface.
@@ -109,6 +122,9 @@ pub struct InitDone {
 
 /// Code of a [`GuestError`] that answers an [`Init`]: the image lacks what its config names.
 pub const IMAGE_UNUSABLE: &str = "image_unusable";
+
+/// Code of a [`GuestError`] that answers [`paths::SUSPEND`]: programs still stand still after a restore; it is to be asked again soon.
+pub const NOT_YET: &str = "not_yet";
 
 /// A refusal or failure of the agent, with an HTTP status of 4xx or 5xx.
 #[derive(Debug, Clone, Serialize, Deserialize)]

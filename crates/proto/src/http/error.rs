@@ -155,6 +155,12 @@ error_codes! {
     SnapshotNotReady 409 "snapshot_not_ready" "The snapshot is still being taken, or could not be." "Wait until it is READY, or take another one.";
     SnapshotIncompatible 409 "snapshot_incompatible" "The snapshot was taken on another version of QEMU, kernel, agent or processor." "Take it again, or restore a checkpoint.";
     SnapshotFailed 503 "snapshot_failed" "The node, or the guest, could not do it; the sandbox runs on if it ran." "See the message, then repeat.";
+    VolumeReadOnly 400 "volume_read_only" "The sandbox has the volume to read only, so it has nothing to publish." "Attach it without read_only.";
+    VolumeInUse 409 "volume_in_use" "A sandbox that has not ended has the volume, so it is not deleted." "Delete the sandbox first.";
+    VolumePublishPending 409 "volume_publish_pending" "Another publish of the volume is not over." "Wait until it is DURABLE or FAILED.";
+    VolumeHeadMoved 409 "volume_head_moved" "Another sandbox has published the volume since this one was created." "Start from what it published, or publish with force.";
+    CheckpointNotReady 409 "checkpoint_not_ready" "The checkpoint is pending or failed, so nothing can be made from it." "Wait for DURABLE, or make another one.";
+    CheckpointInUse 409 "checkpoint_in_use" "The checkpoint is pending, or the newest of a sandbox that lives, so it is not deleted." "Wait until it is durable, or delete the sandbox first.";
     BodyTooLarge 413 "body_too_large" "The request body is larger than 4 MiB, or a build's context than 2 GiB." "Send less; files go through the gateway's upload.";
     InvalidBody 422 "invalid_body" "The body is not JSON of the expected form; `detail` is a list." "Mend the fields that `loc` names.";
     InvalidRequest 422 "invalid_request" "A value is out of bounds or does not fit the others; `detail` is a list." "Mend the fields that `loc` names.";

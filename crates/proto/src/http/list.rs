@@ -99,7 +99,7 @@ impl ListQuery {
     }
 }
 
-fn positive(key: &str, value: &str) -> Result<u32, FieldError> {
+pub(super) fn positive(key: &str, value: &str) -> Result<u32, FieldError> {
     match value.parse::<u32>() {
         Ok(number) if number >= 1 => Ok(number),
         _ => Err(FieldError::query(key, "a whole number from 1")),

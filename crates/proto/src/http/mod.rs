@@ -5,6 +5,7 @@
 
 mod account;
 mod build;
+mod checkpoint;
 mod create;
 mod delete;
 mod egress;
@@ -23,6 +24,7 @@ mod spec;
 mod status;
 mod template;
 mod timestamp;
+mod volume;
 
 pub use account::{
     AccountLimits, Billing, KeyLimits, Member, Members, NewMember, NewTeam, NewUser, Permission, Team, Teams,
@@ -31,6 +33,10 @@ pub use account::{
 pub use build::{
     BuildAccepted, BuildAnswer, BuildImage, BuildLogs, BuildState, BuildStatus, Builds, ContextTaken, OwnerScope,
     SourceResult, StartBuild, Visibility,
+};
+pub use checkpoint::{
+    Checkpoint, CheckpointAnswer, CheckpointDeleted, CheckpointError, CheckpointErrorCode, CheckpointQuery,
+    CheckpointWord, Checkpoints, CheckpointsDeleted,
 };
 pub use create::{CreateSandbox, DISK_GB_DEFAULT, StartCommand, VolumeMount};
 pub use delete::{BulkDelete, BulkDeleteAnswer, BulkDeleteFailure, Deleted};
@@ -62,6 +68,7 @@ pub use status::{
 };
 pub use template::{NewTemplate, Template, TemplateState, Templates};
 pub use timestamp::{BadTimestamp, Timestamp};
+pub use volume::{NewVolume, PublishVolume, Volume, VolumeList, VolumeListQuery};
 
 /// Bounds of the public API, each with its unit.
 pub mod limits {
@@ -71,6 +78,8 @@ pub mod limits {
     pub const BATCH_MAX: usize = 100;
     /// Ids in one bulk delete.
     pub const BULK_DELETE_MAX: usize = 1000;
+    /// Checkpoints of one sandbox, so that their list is bounded.
+    pub const CHECKPOINTS_PER_SANDBOX_MAX: u64 = 200;
     /// Sandboxes on one page of a list.
     pub const PER_PAGE_MAX: u32 = 1000;
     /// Sandboxes on one page, if the client does not say.

@@ -68,7 +68,7 @@ pub struct Snapshot {
     /// Disk, GiB.
     #[serde(rename = "diskSizeGB")]
     pub disk_size_gb: f64,
-    /// Whether secrets of the sandbox may be in its memory: treat it as one.
+    /// Whether secrets of the sandbox, or of one that it is a fork of, may be in its memory: treat it as one.
     pub has_secrets: bool,
     /// How long the sandbox stood still for it, milliseconds.
     pub paused_ms: Option<f64>,

@@ -1,9 +1,10 @@
 //! What a create request means, or all that is wrong with it.
 
+use super::volume::mounts;
 use super::{CreateSandbox, FieldError, Invalid, StartCommand, limits};
 use std::time::Duration;
 use warren_model::reference::Reference;
-use warren_model::{SandboxSpec, Shape, limits as spec_limits};
+use warren_model::{CheckpointId, SandboxSpec, Shape, limits as spec_limits};
 
 /// Key of `advanced_configs`: what happens at the idle timeout, `terminate` or `pause`.
 const IDLE_ACTION: &str = "idle_action";
@@ -19,11 +20,12 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
     fn try_from(request: &CreateSandbox) -> Result<Self, Invalid> {
         let mut errors = Faults::default();
         let shape = errors.keep(Shape::from_request(request.cpu_cores, request.memory_gb));
-        let disk_mib = errors.keep(SandboxSpec::disk_mib_from_request(request.disk_gb()));
+        let disk_mib = errors.keep(disk_mib(request));
         let image = errors.keep(image(request));
         let timeout = errors.keep(timeout(request.timeout_minutes));
         let idle_timeout = errors.keep(idle_timeout(request));
         let start_command = errors.keep(request.start_command.as_ref().map(start_command).transpose());
+        let volumes = errors.keep_all(mounts(request.volumes.as_deref().unwrap_or_default()));
         let egress = errors.keep_all(request.egress().to_policy(["network_allowlist", "network_denylist"]));
         let (idle_pauses, resumes_by_itself) = errors.keep(pausing(request)).unwrap_or_default();
         let uses_templates = errors.keep(flag(request, TEMPLATE, true)).unwrap_or_default();
@@ -31,6 +33,10 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
         errors.extend(labels(&request.labels));
         errors.extend(environment(request));
         errors.extend(not_offered(request));
+        if idle_pauses && request.volumes.as_ref().is_some_and(|volumes| !volumes.is_empty()) {
+            let msg = "a sandbox with volumes cannot pause: its snapshot would not hold them";
+            errors.extend([FieldError::body("volumes", msg)]);
+        }
         let (
             Some(shape),
             Some(disk_mib),
@@ -39,8 +45,9 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
             Some(idle_timeout),
             Some(start_command),
             Some(egress),
+            Some(volumes),
             true,
-        ) = (shape, disk_mib, image, timeout, idle_timeout, start_command, egress, errors.0.is_empty())
+        ) = (shape, disk_mib, image, timeout, idle_timeout, start_command, egress, volumes, errors.0.is_empty())
         else {
             return Err(Invalid { errors: errors.0 });
         };
@@ -62,6 +69,7 @@ impl TryFrom<&CreateSandbox> for SandboxSpec {
             start_command,
             egress,
             labels: request.labels.clone(),
+            volumes,
         })
     }
 }
@@ -83,7 +91,22 @@ impl Faults {
     }
 }
 
+/// A checkpoint has its own size.
+fn disk_mib(request: &CreateSandbox) -> Result<u64, warren_model::BadSpec> {
+    match &request.checkpoint_id {
+        Some(_) => Ok(0),
+        None => SandboxSpec::disk_mib_from_request(request.disk_gb()),
+    }
+}
+
+/// For a checkpoint, whoever knows what image it became puts that in its place.
 fn image(request: &CreateSandbox) -> Result<String, FieldError> {
+    if let Some(id) = &request.checkpoint_id {
+        return match CheckpointId::parse(id) {
+            Ok(_) => Ok(String::new()),
+            Err(bad) => Err(FieldError::body("checkpoint_id", bad.to_string())),
+        };
+    }
     let field = "docker_image";
     let text = request.docker_image.as_deref().map(str::trim).unwrap_or_default();
     if text.is_empty() {
@@ -209,12 +232,6 @@ fn not_offered(request: &CreateSandbox) -> Vec<FieldError> {
     if request.gpu_count > 0 || request.gpu_type.is_some() {
         refuse("gpu_count", "this server has no GPUs: must be 0");
     }
-    if request.checkpoint_id.is_some() {
-        refuse("checkpoint_id", "this server does not offer checkpoints");
-    }
-    if request.volumes.as_ref().is_some_and(|v| !v.is_empty()) {
-        refuse("volumes", "this server does not offer volumes");
-    }
     if request.idempotency_key.as_ref().is_some_and(|k| k.is_empty() || k.len() > limits::IDEMPOTENCY_KEY_LEN_MAX) {
         refuse("idempotency_key", "must be 1 to 256 bytes");
     }
@@ -241,6 +258,13 @@ mod tests {
         assert_eq!(spec.shape, Shape { vcpus: 1, memory_mib: 1024 });
         assert_eq!(spec.timeout, Some(Duration::from_secs(3600)));
         assert_eq!(spec.egress, EgressPolicy::Deny(vec![]));
+    }
+
+    #[test]
+    fn a_checkpoint_stands_for_image_and_disk() {
+        let spec = parse(serde_json::json!({"name": "a", "checkpoint_id": "k1"})).unwrap();
+        assert_eq!((spec.image.as_str(), spec.disk_mib), ("", 0));
+        assert!(parse(serde_json::json!({"name": "a", "checkpoint_id": "../x"})).is_err());
     }
 
     #[test]

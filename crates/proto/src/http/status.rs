@@ -62,13 +62,18 @@ pub struct StatusQuery {
 impl StatusQuery {
     /// Number of ids, and that each is there once.
     pub fn check(&self) -> Result<(), Invalid> {
-        let refuse = |msg: String| Err(FieldError::body("sandbox_ids", msg).into());
-        if self.sandbox_ids.is_empty() || self.sandbox_ids.len() > limits::BATCH_MAX {
-            return refuse(format!("expected 1 to {} ids", limits::BATCH_MAX));
-        }
-        let unique: BTreeSet<_> = self.sandbox_ids.iter().collect();
-        if unique.len() == self.sandbox_ids.len() { Ok(()) } else { refuse("an id is there twice".to_owned()) }
+        check_batch("sandbox_ids", &self.sandbox_ids)
     }
+}
+
+/// Refuses a batch, the field `field` of a body, that has no ids, too many, or one twice.
+pub(super) fn check_batch(field: &str, ids: &[String]) -> Result<(), Invalid> {
+    let refuse = |msg: String| Err(FieldError::body(field, msg).into());
+    if ids.is_empty() || ids.len() > limits::BATCH_MAX {
+        return refuse(format!("expected 1 to {} ids", limits::BATCH_MAX));
+    }
+    let unique: BTreeSet<_> = ids.iter().collect();
+    if unique.len() == ids.len() { Ok(()) } else { refuse("an id is there twice".to_owned()) }
 }
 
 /// Every id asked for is in one of the lists, in the order asked.

@@ -1,10 +1,12 @@
 //! What control says to a node. One process in `warren serve`; over HTTP/2 between machines.
 
 mod build;
+mod checkpoint;
 mod snapshot;
 mod token;
 
 pub use build::{BuildBase, BuildOrder};
+pub use checkpoint::{CheckpointMade, CheckpointState, STATE_HOLD_SECS, checkpoint_image, is_checkpoint_image};
 pub use snapshot::{SnapshotError, SnapshotInfo};
 pub use token::{BadToken, TokenClaims, TokenKey};
 
@@ -14,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::broadcast;
 use warren_model::egress::EgressPolicy;
-use warren_model::{EndReason, ErrorType, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
+use warren_model::{CheckpointId, EndReason, ErrorType, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
 
 /// Bounds of the node API, each with its unit.
 pub mod limits {
@@ -118,6 +120,19 @@ pub trait NodeApi: Send + Sync + 'static {
 
     /// A token for the data plane of one sandbox, valid until `expires_at_ms` (milliseconds since 1970).
     fn token(&self, id: &SandboxId, expires_at_ms: u64) -> String;
+
+    /// Freezes the disk of a running sandbox and answers once nothing that happens to the sandbox can harm the checkpoint any more; the rest
+    /// goes on by itself, also after a restart. A second call with the same id changes nothing.
+    async fn checkpoint(&self, sandbox: &SandboxId, id: &CheckpointId) -> Result<(), NodeError>;
+
+    /// The same with a volume that the sandbox may write to: the disk of that place in its spec's list.
+    async fn publish_volume(&self, sandbox: &SandboxId, volume: usize, id: &CheckpointId) -> Result<(), NodeError>;
+
+    /// How far a checkpoint is; held for up to [`STATE_HOLD_SECS`] while it is pending. `None` if this node made none of that id.
+    async fn checkpoint_state(&self, id: &CheckpointId) -> Option<CheckpointState>;
+
+    /// Lets a checkpoint go that is not pending; its bytes go when no sandbox uses them. An unknown one is gone already.
+    async fn remove_checkpoint(&self, id: &CheckpointId) -> Result<(), ImageError>;
 
     /// Takes the context of a build into `builder`; answers the Dockerfile in it. To be followed by [`NodeApi::build_image`].
     async fn open_build(&self, builder: &SandboxId, order: &BuildOrder) -> Result<String, ImageError>;

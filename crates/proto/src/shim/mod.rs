@@ -3,6 +3,10 @@
 //! `/v1/...` is the shim's own API (JSON). Everything under [`paths::GUEST`] is passed to the guest agent with that prefix
 //! removed, and answered 503 `{"code":"unavailable"}` while the guest takes no requests.
 
+mod flows;
+
+pub use flows::{OpenFlows, OpenTcp};
+
 use crate::guest::Init;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -17,6 +21,8 @@ pub mod limits {
     pub const STATE_HOLD_SECS: u64 = 60;
     /// Longest time that `/v1/state?fresh` waits for the guest, seconds.
     pub const FRESH_WAIT_SECS: u64 = 2;
+    /// Most connections of a guest that a snapshot tells.
+    pub const OPEN_FLOWS_MAX: usize = 4096;
 }
 
 /// Paths that a shim serves.
@@ -29,6 +35,8 @@ pub mod paths {
     pub const TERMINATE: &str = "/v1/terminate";
     /// `PUT` [`super::SetEgress`].
     pub const EGRESS: &str = "/v1/egress";
+    /// `POST` [`super::NewLayer`]: freezes a disk as it is now and lets the machine go on with a new layer; answers [`super::Layers`].
+    pub const LAYER: &str = "/v1/layer";
     /// `POST`, no body: takes a snapshot of the running machine; answers [`super::SnapshotTaken`] once all of it is in files, or a
     /// refusal after which the machine runs on.
     pub const SNAPSHOT: &str = "/v1/snapshot";
@@ -57,6 +65,9 @@ pub struct Boot {
     pub template: Option<Template>,
     /// What the disk lies on that the node has made.
     pub disk: DiskBase,
+    /// What its volumes lie on, in the order of the guest's mounts; the node has made their disks, too.
+    #[serde(default)]
+    pub volumes: Vec<DiskBase>,
     /// What the guest may reach.
     pub egress: SetEgress,
     /// For the guest agent.
@@ -90,6 +101,9 @@ pub struct Template {
     /// Of a snapshot, whose guest has its root already: what it had lent of its exchange disk. `None`: a base template.
     #[serde(default)]
     pub lent: Option<ExchangeLent>,
+    /// Connections that its guest has open, and that nobody carries any more.
+    #[serde(default)]
+    pub flows: OpenFlows,
 }
 
 /// Pieces of an exchange disk that transfers had when a snapshot was taken: the guest may still use them, so that whoever goes on from the
@@ -214,6 +228,9 @@ pub struct SnapshotTaken {
     pub lent: Vec<u32>,
     /// Names of all overlays that the machine has written to since its start and that are frozen now, the lowest first, in the VM's folder.
     pub layers: Vec<String>,
+    /// Connections that the guest had open.
+    #[serde(default)]
+    pub flows: OpenFlows,
 }
 
 /// Replaces the egress policy.
@@ -223,4 +240,18 @@ pub struct SetEgress {
     pub policy: EgressPolicy,
     /// Its generation.
     pub generation: u64,
+}
+
+/// Freezes a disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewLayer {
+    /// Its serial number: [`crate::guest::ROOT_DISK`] or a volume's.
+    pub disk: String,
+}
+
+/// Layers of a disk that are never written again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layers {
+    /// Names of files in the VM's folder, the lowest first. The last is what was frozen just now.
+    pub files: Vec<String>,
 }

@@ -1,12 +1,12 @@
 use super::view::{DetailView, ListView};
 use super::wait::until_running;
-use crate::args::{CreateArgs, IdleAction, Pair};
+use crate::args::{CreateArgs, IdleAction, Pair, VolumeAt};
 use crate::commands::{Context, now_ms};
 use crate::failure::{Exit, Failure};
 use std::collections::BTreeMap;
 use uuid::Uuid;
 use warren_model::Status;
-use warren_proto::http::{CreateSandbox, Sandbox, SandboxList, StartCommand};
+use warren_proto::http::{CreateSandbox, Sandbox, SandboxList, StartCommand, VolumeMount};
 
 /// Times that a create is sent when its answer got lost; the key makes it one sandbox.
 const TRIES_MAX: u32 = 3;
@@ -14,7 +14,11 @@ const TRIES_MAX: u32 = 3;
 /// Makes a sandbox, waits until it runs, shows it.
 pub(super) async fn run(context: &Context, args: CreateArgs) -> Result<Exit, Failure> {
     let no_wait = args.no_wait;
-    let request = request(args, context.team_id.clone(), Uuid::new_v4());
+    make(context, request(args, context.team_id.clone(), Uuid::new_v4()), no_wait).await
+}
+
+/// Makes what was asked for, waits until it runs unless nobody wants that, shows it.
+pub(super) async fn make(context: &Context, request: CreateSandbox, no_wait: bool) -> Result<Exit, Failure> {
     let mut sandbox = create(context, &request).await?;
     let status = Status::from(sandbox.status);
     // The server holds its answer for a moment, so that most sandboxes run already.
@@ -33,7 +37,10 @@ async fn create(context: &Context, request: &CreateSandbox) -> Result<Sandbox, F
         match context.api.create_sandbox(request).await {
             Ok(created) => return Ok(created.sandbox),
             Err(error) if tries < TRIES_MAX && error.is_lost() => tries += 1,
-            Err(error) => return Err(Failure::from(error).about(request.docker_image.as_deref().unwrap_or("create"))),
+            Err(error) => {
+                let source = request.docker_image.as_deref().or(request.checkpoint_id.as_deref());
+                return Err(Failure::from(error).about(source.unwrap_or("create")));
+            }
         }
     }
 }
@@ -70,6 +77,7 @@ fn request(args: CreateArgs, team_id: Option<String>, unique: Uuid) -> CreateSan
         environment_vars: pairs(args.env),
         secrets: pairs(args.secret),
         labels: args.label,
+        volumes: mounts(args.volume),
         advanced_configs,
         team_id: args.team_id.or(team_id),
         idempotency_key: Some(key),
@@ -95,6 +103,11 @@ fn advanced(args: &CreateArgs) -> Option<serde_json::Map<String, serde_json::Val
 
 fn some(rules: Vec<String>) -> Option<Vec<String>> {
     (!rules.is_empty()).then_some(rules)
+}
+
+fn mounts(volumes: Vec<VolumeAt>) -> Option<Vec<VolumeMount>> {
+    let mount = |VolumeAt { name, path, read_only }| VolumeMount { name, mount_path: path, read_only };
+    (!volumes.is_empty()).then(|| volumes.into_iter().map(mount).collect())
 }
 
 fn pairs(pairs: Vec<Pair>) -> Option<BTreeMap<String, String>> {
@@ -143,6 +156,20 @@ mod tests {
         let request = of("img");
         assert_eq!((request.network_allowlist, request.network_denylist), (None, None));
         assert_eq!(of("img --network-deny a --network-deny b").network_denylist, Some(vec!["a".into(), "b".into()]));
+    }
+
+    #[test]
+    fn volumes_are_typed_as_for_prime() {
+        let mount = |name: &str, path: &str, read_only| VolumeMount {
+            name: name.to_owned(),
+            mount_path: path.to_owned(),
+            read_only,
+        };
+        let request = of("img --volume a/b:/data --volume c:/x:y:ro");
+        assert_eq!(request.volumes, Some(vec![mount("a/b", "/data", false), mount("c", "/x:y", true)]));
+        for bad in ["a", ":/a", "a:", "a::ro"] {
+            assert!(Cli::try_parse_from(["warren", "sandbox", "create", "img", "--volume", bad]).is_err(), "{bad}");
+        }
     }
 
     #[test]

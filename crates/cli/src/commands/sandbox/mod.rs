@@ -1,6 +1,7 @@
 //! `warren sandbox ...`.
 
 mod ask;
+mod checkpoint;
 mod create;
 mod delete;
 mod download;
@@ -19,6 +20,7 @@ mod upload;
 mod view;
 mod wait;
 
+pub(crate) use checkpoint::until_settled;
 pub(super) use fork::fork;
 
 use super::{Context, snapshot};
@@ -36,6 +38,7 @@ pub(crate) async fn dispatch(context: &Context, command: SandboxCommand) -> Resu
         SandboxCommand::Upload(args) => upload::run(context, args).await,
         SandboxCommand::Download(args) => download::run(context, args).await,
         SandboxCommand::Logs(args) => logs::run(context, &args.id).await,
+        SandboxCommand::Checkpoint(command) => checkpoint::dispatch(context, command).await,
         SandboxCommand::Fork(args) => fork::run(context, args).await,
         SandboxCommand::Snapshot(args) => snapshot::take(context, args).await,
         SandboxCommand::Reset(args) => turn::reset(context, args).await,
