@@ -6,8 +6,8 @@ pub(crate) enum TemplateCommand {
     /// Start a command in an image once; creates like it then go on from where it was ready
     #[command(after_help = "\
 Examples:
-  warren template create --image app:v1 --start \"serve --port 80\" --ready \"curl -sf localhost\" --wait
-  warren sandbox create app:v1 -- serve --port 80    # goes on from it
+  warren template create --image app:v1 --start \"serve -p 80\" --ready \"curl -sf localhost\" --wait
+  warren sandbox create app:v1 -- serve -p 80    # goes on from it
 
 A create uses it if image, start command, size, disk and environment are the same.")]
     Create(Box<TemplateCreateArgs>),

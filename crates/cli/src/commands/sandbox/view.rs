@@ -162,10 +162,10 @@ fn resources(sandbox: &Sandbox) -> String {
     format!("{} CPU, {} GB", sandbox.cpu_cores, sandbox.memory_gb)
 }
 
-/// The lifetime counts from RUNNING.
+/// The lifetime counts from the first RUNNING, also while it is paused.
 fn deadline_ms(sandbox: &Sandbox) -> Option<u64> {
     let minutes = u64::try_from(sandbox.timeout_minutes).ok().filter(|&minutes| minutes > 0)?;
-    let started = sandbox.started_at.filter(|_| status(sandbox) == Status::Running)?;
+    let started = sandbox.started_at.filter(|_| matches!(status(sandbox), Status::Running | Status::Paused))?;
     Some(started.as_ms() + minutes * 60_000)
 }
 
@@ -204,6 +204,7 @@ pub(super) mod tests {
         let text = view("RUNNING", 60).table();
         assert!(text.contains("a\\u{1b}[2Jb") && text.contains("59m left") && text.contains("x, y"), "{text}");
         assert!(view("RUNNING", -1).table().contains("never"));
+        assert!(view("PAUSED", 60).table().contains("59m left"));
         assert!(view("PENDING", 60).table().contains("60m timeout"));
         assert!(view("RUNNING", 1).table().contains("expiring"));
     }
