@@ -160,7 +160,7 @@ async fn an_account_has_a_limit() {
 
 #[tokio::test]
 async fn a_policy_that_changes_while_it_starts_is_applied_after_it() {
-    let server = Server::start(SimNode::new(|_| Life { start: Duration::from_millis(1800), ..Life::default() })).await;
+    let server = Server::start(SimNode::new(|_| Life { start: Duration::from_millis(4000), ..Life::default() })).await;
     let made = server.create(json!({})).await;
     let path = format!("/api/v1/sandbox/{}/egress-policy", text(&made["id"]));
     let put = server.call(Method::PUT, &path, json!({"allowlist": [], "denylist": null})).await.ok();
