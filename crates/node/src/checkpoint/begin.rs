@@ -35,8 +35,12 @@ impl Checkpoints {
         }
         let base = from.image_digest.as_deref().and_then(|digest| self.images.lease(digest));
         let base = base.ok_or("its image is not on this node any more")?;
-        let mut record =
-            Record { sandbox: from.sandbox.to_string(), base: base.record.digest.clone(), stage: Stage::Freezing };
+        let mut record = Record {
+            sandbox: from.sandbox.to_string(),
+            base: base.record.digest.clone(),
+            boot: crate::host::boot_id(),
+            stage: Stage::Freezing,
+        };
         let folder =
             Folder::create(&self.root, &id, &record).map_err(|e| format!("make the folder of checkpoint {id}: {e}"))?;
         match freeze(&from, &folder, &mut record).await {

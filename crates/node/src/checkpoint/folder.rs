@@ -18,6 +18,9 @@ pub(super) struct Record {
     pub(super) sandbox: String,
     /// Digest of the image that the disk lies on.
     pub(super) base: String,
+    /// The life of the host in which its layers were written: they are not forced onto the disk, and may be holes after a loss of power.
+    #[serde(default)]
+    pub(super) boot: String,
     pub(super) stage: Stage,
 }
 
@@ -142,7 +145,8 @@ mod tests {
         std::fs::create_dir(&vm).unwrap();
         std::fs::write(dir.path().join("secret"), "s").unwrap();
         std::fs::write(vm.join("disk.qcow2"), "d").unwrap();
-        let record = Record { sandbox: "s1".into(), base: "sha256:1".into(), stage: Stage::Freezing };
+        let record =
+            Record { sandbox: "s1".into(), base: "sha256:1".into(), boot: String::new(), stage: Stage::Freezing };
         let folder = Folder::create(dir.path(), &CheckpointId::parse("k1").unwrap(), &record).unwrap();
         (dir, folder, vm)
     }

@@ -39,6 +39,12 @@ impl Checkpoints {
                     Stage::Freezing => folder.remove(),
                     Stage::Durable { made } => drop(self.watch(&id, CheckpointState::Durable(made))),
                     Stage::Failed { problem } => drop(self.watch(&id, CheckpointState::Failed { problem })),
+                    Stage::Frozen { .. } if record.boot != crate::host::boot_id() => {
+                        let problem = "the host was restarted before its disk was safe".to_owned();
+                        let failed = Record { stage: Stage::Failed { problem: problem.clone() }, ..record };
+                        folder.write(&failed).and_then(|()| folder.drop_layers())?;
+                        drop(self.watch(&id, CheckpointState::Failed { problem }));
+                    }
                     Stage::Frozen { .. } => {
                         let base = self.images.lease(&record.base);
                         self.finish(id, folder, record, base);

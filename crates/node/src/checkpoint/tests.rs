@@ -40,7 +40,7 @@ impl World {
     /// What a killed node left of a checkpoint.
     fn left(&self, id: &CheckpointId, base: &str, stage: Stage) -> Folder {
         std::fs::create_dir_all(self.root()).unwrap();
-        let record = Record { sandbox: "s1".into(), base: base.to_owned(), stage };
+        let record = Record { sandbox: "s1".into(), base: base.to_owned(), boot: crate::host::boot_id(), stage };
         let folder = Folder::create(&self.root(), id, &record).unwrap();
         let piece = [7u8; OVERLAY_PIECE as usize];
         create_overlay(&self.layer(id), DISK, &[(OVERLAY_PIECE * 9, &piece[..])]).unwrap();
@@ -85,7 +85,12 @@ async fn one_that_was_an_image_already_goes_on_without_its_layers() {
     let one = id("k1");
     let folder = world.left(&one, &world.base, Stage::Frozen { layers: 1 });
     let Some(CheckpointState::Durable(made)) = world.open().state(&one).await else { panic!("not durable") };
-    let record = Record { sandbox: "s1".into(), base: world.base.clone(), stage: Stage::Image { made: made.clone() } };
+    let record = Record {
+        sandbox: "s1".into(),
+        base: world.base.clone(),
+        boot: crate::host::boot_id(),
+        stage: Stage::Image { made: made.clone() },
+    };
     folder.write(&record).unwrap();
     assert_eq!(world.open().state(&one).await, Some(CheckpointState::Durable(made)));
 }

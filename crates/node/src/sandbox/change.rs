@@ -3,7 +3,7 @@
 use super::Event;
 use super::driver::{Done, Driver, Over};
 use super::folder::Turn;
-use crate::host::{now_ms, random};
+use crate::host::{boot_id, now_ms, random};
 use crate::shim_client::{ShimClient, ShimClientError};
 use crate::snapshots::{Record, TakenFrom};
 use hyper::Method;
@@ -156,6 +156,7 @@ impl Driver {
             flows: Default::default(),
             has_start_command: self.intent.has_start_command,
             stored_bytes: 0,
+            boot: boot_id(),
             digest: None,
             delta_sum: None,
             offered: None,

@@ -65,6 +65,7 @@ mod tests {
             flows: Default::default(),
             has_start_command: false,
             stored_bytes: 1,
+            boot: String::new(),
             digest: None,
             delta_sum: None,
             offered: None,

@@ -19,6 +19,7 @@ pub(crate) use record::Record;
 pub(crate) use take::{TakenFrom, open_folder, take};
 
 use crate::ended::write_whole;
+use crate::host::boot_id;
 use crate::sealed::SealedMemories;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
@@ -110,7 +111,9 @@ impl Snapshots {
             let folder = entry?.path();
             let read = std::fs::read(folder.join(RECORD_FILE)).ok();
             let record = read.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
-            match record.filter(|record| folder.ends_with(record.id.as_str())) {
+            // After a loss of power, one that was not safe yet may have holes.
+            let safe = |record: &Record| record.digest.is_some() || record.boot == boot_id();
+            match record.filter(|record| folder.ends_with(record.id.as_str()) && safe(record)) {
                 Some(record) => drop(records.insert(record.id.clone(), record)),
                 None => std::fs::remove_dir_all(&folder)?,
             }

@@ -29,6 +29,9 @@ pub(crate) struct Record {
     pub(crate) has_start_command: bool,
     /// Bytes of its files.
     pub(crate) stored_bytes: u64,
+    /// The life of the host in which it was taken: until it has a digest, its files are not forced onto the disk.
+    #[serde(default)]
+    pub(crate) boot: String,
     /// Hash of its own files, and of that of what it lies on, once computed.
     #[serde(default)]
     pub(crate) digest: Option<String>,
