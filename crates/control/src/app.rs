@@ -62,6 +62,8 @@ impl App {
             changes: Changes::default(),
             underway: Underway::default(),
             snapshots_underway: Underway::default(),
+            templates_underway: Underway::default(),
+            templates_at_once: Semaphore::new(templates::AT_ONCE_MAX),
             templates_nudge: Notify::new(),
             effects: Arc::new(Semaphore::new(driver::EFFECTS_MAX)),
             nudge: Notify::new(),

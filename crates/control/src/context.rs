@@ -30,6 +30,10 @@ pub(crate) struct Context {
     pub(crate) underway: Underway<SandboxId>,
     /// Snapshots that are being taken.
     pub(crate) snapshots_underway: Underway<SnapshotId>,
+    /// App templates that somebody works on.
+    pub(crate) templates_underway: Underway<String>,
+    /// App templates that may be made at once.
+    pub(crate) templates_at_once: Semaphore,
     /// Asks for a look at the app templates.
     pub(crate) templates_nudge: Notify,
     /// Effects of plans that may run at once.

@@ -18,7 +18,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use warren_proto::guest::{limits as guest_limits, paths as guest_paths};
-use warren_proto::shim::{Boot, Layers, NewLayer, SetEgress, ShimState, SnapshotTaken, Terminate, limits, paths};
+use warren_proto::shim::{
+    Boot, Layers, NewLayer, SetEgress, ShimState, SnapshotTaken, TakeSnapshot, Terminate, limits, paths,
+};
 
 /// Requests of one kind that may wait for the driver.
 const REQUESTS_QUEUED_MAX: usize = 64;
@@ -39,7 +41,8 @@ pub(crate) struct Requests {
     pub(crate) boot: mpsc::Receiver<(Boot, Reply)>,
     pub(crate) terminate: mpsc::Receiver<(Terminate, Reply)>,
     pub(crate) egress: mpsc::Receiver<(SetEgress, Reply)>,
-    pub(crate) snapshot: mpsc::Receiver<SnapshotReply>,
+    pub(crate) snapshot: mpsc::Receiver<(TakeSnapshot, SnapshotReply)>,
+    pub(crate) go_on: mpsc::Receiver<Reply>,
     pub(crate) refresh: mpsc::Receiver<Reply>,
     pub(crate) layer: mpsc::Receiver<(NewLayer, LayerReply)>,
     pub(crate) oom: mpsc::Receiver<(u64, Option<String>)>,
@@ -51,7 +54,8 @@ struct Handler {
     boot: mpsc::Sender<(Boot, Reply)>,
     terminate: mpsc::Sender<(Terminate, Reply)>,
     egress: mpsc::Sender<(SetEgress, Reply)>,
-    snapshot: mpsc::Sender<SnapshotReply>,
+    snapshot: mpsc::Sender<(TakeSnapshot, SnapshotReply)>,
+    go_on: mpsc::Sender<Reply>,
     refresh: mpsc::Sender<Reply>,
     layer: mpsc::Sender<(NewLayer, LayerReply)>,
     states: watch::Receiver<ShimState>,
@@ -85,10 +89,11 @@ pub(crate) fn serve_stdin(
     let (terminate, terminates) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (egress, egresses) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (snapshot, snapshots) = mpsc::channel(REQUESTS_QUEUED_MAX);
+    let (go_on, go_ons) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (refresh, refreshes) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (layer, layers) = mpsc::channel(REQUESTS_QUEUED_MAX);
     let (oom_sender, oom) = mpsc::channel(REQUESTS_QUEUED_MAX);
-    let handler = Handler { boot, terminate, egress, snapshot, refresh, layer, states, guests };
+    let handler = Handler { boot, terminate, egress, snapshot, go_on, refresh, layer, states, guests };
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(accept(listener, handler, stopped));
     let requests = Requests {
@@ -96,6 +101,7 @@ pub(crate) fn serve_stdin(
         terminate: terminates,
         egress: egresses,
         snapshot: snapshots,
+        go_on: go_ons,
         refresh: refreshes,
         layer: layers,
         oom,
@@ -170,7 +176,8 @@ impl Handler {
             (&Method::POST, paths::BOOT) => self.forward(&self.boot, request).await,
             (&Method::POST, paths::TERMINATE) => self.forward(&self.terminate, request).await,
             (&Method::PUT, paths::EGRESS) => self.forward(&self.egress, request).await,
-            (&Method::POST, paths::SNAPSHOT) => self.snapshot().await,
+            (&Method::POST, paths::SNAPSHOT) => self.snapshot(request).await,
+            (&Method::POST, paths::GO_ON) => self.go_on().await,
             (&Method::POST, paths::LAYER) => self.layer(request).await,
             _ => refusal(StatusCode::NOT_FOUND, "not_found", "the shim serves no such call"),
         }
@@ -195,9 +202,22 @@ impl Handler {
         json(StatusCode::OK, &state)
     }
 
-    async fn snapshot(&self) -> Answer {
+    async fn go_on(&self) -> Answer {
         let (reply, answer) = oneshot::channel();
-        if self.snapshot.send(reply).await.is_err() {
+        if self.go_on.send(reply).await.is_err() {
+            return ended();
+        }
+        answer.await.map_or_else(|_| ended(), |state| json(StatusCode::OK, &state))
+    }
+
+    async fn snapshot(&self, request: Request<Incoming>) -> Answer {
+        let body = Limited::new(request.into_body(), BODY_LEN_MAX).collect().await.map(|body| body.to_bytes());
+        let asked = body.ok().and_then(|bytes| serde_json::from_slice::<TakeSnapshot>(&bytes).ok());
+        let Some(asked) = asked else {
+            return refusal(StatusCode::BAD_REQUEST, "bad_request", "say whether the machine is to stay");
+        };
+        let (reply, answer) = oneshot::channel();
+        if self.snapshot.send((asked, reply)).await.is_err() {
             return ended();
         }
         match answer.await {

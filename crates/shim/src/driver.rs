@@ -173,9 +173,15 @@ impl Driver {
                     self.apply(Event::Egress { generation: egress.generation });
                     let _ = reply.send(self.state.borrow().clone());
                 }
-                Some(reply) = self.requests.snapshot.recv() => {
+                Some((asked, reply)) = self.requests.snapshot.recv() => {
                     let guest = self.guest.borrow().clone();
-                    let _ = reply.send(snapshot::take(vm, network.as_ref(), guest).await);
+                    let _ = reply.send(snapshot::take(vm, network.as_ref(), guest, asked).await);
+                }
+                Some(reply) = self.requests.go_on.recv() => {
+                    if let Some(sender) = self.sender() {
+                        snapshot::go_on(vm, &sender).await;
+                    }
+                    let _ = reply.send(self.state.borrow().clone());
                 }
                 Some(reply) = self.requests.refresh.recv() => self.refresh(reply),
                 Some((asked, reply)) = self.requests.layer.recv() => {
@@ -197,6 +203,8 @@ impl Driver {
                     };
                     if let Some(again) = reopened {
                         self.guest.send_replace(Some(Guest { sender: again.sender.clone(), exchange }));
+                        // Programs that stand still since a snapshot whose channel broke.
+                        snapshot::resume(&again.sender).await;
                         off.set(power_off(self.sender().filter(|_| self.has_start_command)));
                         channel = again;
                         open = true;

@@ -10,35 +10,71 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use warren_net::NetworkHandle;
 use warren_proto::guest::{NOT_YET, ROOT_DISK, paths};
-use warren_proto::shim::{OpenFlows, SnapshotTaken, files};
+use warren_proto::shim::{OpenFlows, SnapshotTaken, TakeSnapshot, files};
 use warren_vmm::{SnapshotFiles, Vm};
 
 /// Longest wait for the agent to freeze what runs, or to let it go on.
 const AGENT_WAIT: Duration = Duration::from_secs(5);
+/// Longest time for which an agent is asked again and again to let what runs go on.
+const RESUME_WAIT: Duration = Duration::from_secs(60);
 /// Time until an agent is asked again that still lets its programs stand still after a restore.
 const NOT_YET_WAIT: Duration = Duration::from_millis(20);
 
 /// Takes it. The guest's programs stand still from before the machine's stop on: in who goes on from the snapshot they run again
-/// only once it has its own identity, and here at once. Whatever fails, the machine and its programs run on.
+/// only once it has its own identity, and here at once, unless they are to `stay` so. Whatever fails, the machine and its programs run on.
 pub(crate) async fn take(
     vm: &mut Vm,
     network: Option<&NetworkHandle>,
     guest: Option<Guest>,
+    TakeSnapshot { stay }: TakeSnapshot,
 ) -> Result<SnapshotTaken, String> {
     let Guest { sender, exchange } = guest.ok_or("the guest takes no requests now")?;
     prepare().map_err(|e| format!("make room for the snapshot: {e}"))?;
-    let ask = |path| guest::ask::<serde_json::Value>(sender.clone(), Method::POST, path, None::<&()>, AGENT_WAIT);
     if let Err(error) = suspend(&sender).await {
         // It may have come about after we stopped to wait for it.
-        let _ = ask(paths::RESUME).await;
+        resume(&sender).await;
         return Err(error.to_string());
     }
-    let taken = snapshot(vm, network, exchange.as_ref()).await;
-    // An agent that does not answer now will not answer a command either; the next call finds out.
-    if let Err(error) = ask(paths::RESUME).await {
-        tracing::error!(%error, "the guest does not go on after a snapshot");
+    let taken = snapshot(vm, network, exchange.as_ref(), stay).await;
+    let stays = stay && taken.is_ok();
+    if !stays {
+        resume(&sender).await;
     }
-    let (snapshot, AtRest { lent: (lent, bytes), flows }) = taken?;
+    let written = match taken {
+        Ok(taken) => write(vm, taken).await,
+        Err(error) => Err(error),
+    };
+    if stays && written.is_err() {
+        go_on(vm, &sender).await;
+    }
+    written
+}
+
+/// Lets a machine and its programs run on that stayed as they were.
+pub(crate) async fn go_on(vm: &Vm, sender: &GuestSender) {
+    if let Err(error) = vm.go_on().await {
+        tracing::error!(%error, "the machine does not go on after a snapshot");
+    }
+    resume(sender).await;
+}
+
+/// Has the programs run, and asks again as long as the agent does not answer: without that no command would ever be.
+pub(crate) async fn resume(sender: &GuestSender) {
+    let asked = Instant::now();
+    while asked.elapsed() < RESUME_WAIT {
+        let resumed =
+            guest::ask::<serde_json::Value>(sender.clone(), Method::POST, paths::RESUME, None::<&()>, AGENT_WAIT).await;
+        match resumed {
+            Ok(_) => return,
+            // The next channel says it again.
+            Err(AskError::Broken { .. }) => return,
+            Err(error) => tracing::warn!(%error, "the guest does not go on yet after a snapshot"),
+        }
+    }
+}
+
+async fn write(vm: &Vm, taken: (warren_vmm::Snapshot, AtRest)) -> Result<SnapshotTaken, String> {
+    let (snapshot, AtRest { lent: (lent, bytes), flows }) = taken;
     let (paused_ms, pages) = (snapshot.paused.as_secs_f64() * 1000.0, snapshot.pages);
     let written = tokio::task::spawn_blocking(move || {
         if !bytes.is_empty() {
@@ -75,6 +111,7 @@ async fn snapshot(
     vm: &mut Vm,
     network: Option<&NetworkHandle>,
     exchange: Option<&Exchange>,
+    stay: bool,
 ) -> Result<(warren_vmm::Snapshot, AtRest), String> {
     let (state, delta) = (path(files::STATE), path(files::DELTA));
     let successor = successor(vm, ROOT_DISK);
@@ -85,7 +122,7 @@ async fn snapshot(
         let lent = exchange.map_or_else(|| Ok((Vec::new(), Vec::new())), Exchange::lent)?;
         Ok(AtRest { lent, flows: network.map(NetworkHandle::open_flows).unwrap_or_default() })
     };
-    vm.snapshot(files, at_rest).await.map_err(|e| crate::full(&e))
+    vm.snapshot(files, stay, at_rest).await.map_err(|e| crate::full(&e))
 }
 
 fn path(name: &str) -> PathBuf {

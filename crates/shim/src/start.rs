@@ -8,9 +8,11 @@ use crate::{DISK_FILE, volume_file};
 use crate::{jail, network};
 use hyper::Method;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use warren_net::NetworkHandle;
+use warren_proto::guest::exchange::{PIECES, start_of};
 use warren_proto::guest::{InitDone, Mount, ROOT_DISK, paths};
 use warren_proto::shim::{Boot, DiskBase};
 use warren_vmm::{MachineFiles, Memory, SpawnError, Vm, VmConfig, VmError, VolumeFile};
@@ -119,7 +121,11 @@ pub(crate) async fn start(
 /// Before a machine goes on from a snapshot: its exchange disk is as its transfers left it. Which pieces they had.
 fn put_back_lent(boot: &Boot, vm: &Vm) -> std::io::Result<Vec<u32>> {
     let Some(lent) = boot.template.as_ref().and_then(|template| template.lent.as_ref()) else { return Ok(Vec::new()) };
-    let bytes = lent.bytes.as_ref().map_or_else(|| Ok(Vec::new()), std::fs::read)?;
+    let mut bytes = Vec::new();
+    if let Some(path) = &lent.bytes {
+        // Never more than the whole disk: the file may be the work of a VMM that a guest had taken over.
+        std::fs::File::open(path)?.take(start_of(PIECES)).read_to_end(&mut bytes)?;
+    }
     exchange::put_back(vm.exchange(), &lent.pieces, &bytes)?;
     Ok(lent.pieces.clone())
 }

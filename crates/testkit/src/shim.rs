@@ -94,6 +94,7 @@ async fn answer(
                 });
             }
         }
+        (&Method::POST, paths::GO_ON) => {}
         (&Method::POST, paths::SNAPSHOT) => {
             let dir = end_file.parent().unwrap_or(Path::new("."));
             return match snapshot(dir) {

@@ -57,12 +57,13 @@ impl Snapshot {
 
 impl Vm {
     /// Takes a snapshot of a VM whose memory is private: it stops for as long as it takes to save its devices, to copy its changed memory and
-    /// to freeze its disk, and runs on, whether that went well or not. `at_rest` is called while it stands still.
+    /// to freeze its disk, and runs on; unless it is to `stay` so, and all went well: see [`Vm::go_on`]. `at_rest` is called while it stands still.
     ///
     /// The overlay that was written to before is frozen for ever. After an error the successor may be in use or not: see [`Vm::overlays`].
     pub async fn snapshot<T>(
         &mut self,
         files: SnapshotFiles<'_>,
+        stay: bool,
         at_rest: impl FnOnce() -> io::Result<T>,
     ) -> Result<(Snapshot, T), VmError> {
         let memory = self.guest_memory()?;
@@ -75,12 +76,12 @@ impl Vm {
         }
         let node = self.prepare_successor(ROOT_NODE, files.successor).await?;
         let began = Instant::now();
-        self.qmp().execute("stop", Value::Null).await?;
-        let taken = match at_rest().map_err(|e| VmError::io("copy", Path::new("the exchange disk"), e)) {
+        let taken = match self.stop(at_rest).await {
             Ok(own) => self.take(&memory, &mut pages, &node, files).await.map(|taken| (taken, own)),
             Err(error) => Err(error),
         };
-        let resumed = self.qmp().execute("cont", Value::Null).await;
+        // A stop that was answered too late has come about all the same.
+        let resumed = if stay && taken.is_ok() { Ok(()) } else { self.go_on().await };
         let paused = began.elapsed();
         match taken {
             Ok(((runs, held), own)) => {
@@ -96,6 +97,17 @@ impl Vm {
                 Err(error)
             }
         }
+    }
+
+    async fn stop<T>(&self, at_rest: impl FnOnce() -> io::Result<T>) -> Result<T, VmError> {
+        self.qmp().execute("stop", Value::Null).await?;
+        at_rest().map_err(|e| VmError::io("copy", Path::new("the exchange disk"), e))
+    }
+
+    /// Lets a VM run that stands still.
+    pub async fn go_on(&self) -> Result<(), VmError> {
+        self.qmp().execute("cont", Value::Null).await?;
+        Ok(())
     }
 
     /// What is done while the VM stands still. The pages that have changed, and whether they are in `pages`; else they are in the file.

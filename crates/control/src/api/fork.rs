@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use warren_model::{SandboxId, SandboxSpec};
+use warren_model::{SandboxId, SandboxSpec, limits as model_limits};
 use warren_proto::http::{
     CreateSandbox, Created, ErrorBody, ErrorCode, FieldError, Fork, Forked, SecretsPolicy, SnapshotState, limits,
 };
@@ -41,8 +41,10 @@ pub(super) async fn fork(
 ) -> Result<Json<Forked>, ApiError> {
     let source = find(&cx, &caller, &id).await?;
     let count = check(&source.request, &request)?;
-    let snapshot = snapshots::take(&cx, &source, &caller.user.id, Kind::Passing).await?;
+    let (snapshot, begun) = snapshots::take(&cx, &source, &caller.user.id, Kind::Passing).await?;
     let forked = make(&cx, &caller, &origin, &snapshot, &request, count).await;
+    drop(begun);
+    cx.nudge.notify_one();
     if forked.is_err() {
         // Nobody goes on from it, or those who do have a hold on it.
         snapshots::delete(&cx, snapshot).await?;
@@ -69,6 +71,14 @@ pub(super) async fn fork_snapshot(
         return Err(ApiError::new(ErrorCode::SnapshotNotReady, format!("snapshot {id}: {why}")));
     }
     let count = check(&snapshot.request, &request)?;
+    match cx.node.snapshots().await.into_iter().find(|info| info.id == snapshot.id) {
+        Some(info) if info.usable => {}
+        Some(_) => {
+            let detail = format!("snapshot {id} was taken with another version of QEMU, kernel, agent or processor");
+            return Err(ApiError::new(ErrorCode::SnapshotIncompatible, detail));
+        }
+        None => return Err(ApiError::new(ErrorCode::NotFound, format!("snapshot {id} is on no node any more"))),
+    }
     make(&cx, &caller, &origin, &snapshot, &request, count).await
 }
 
@@ -85,7 +95,7 @@ fn check(source: &CreateSandbox, fork: &Fork) -> Result<u32, ApiError> {
 /// The create call that a fork would be.
 fn request_of(source: &CreateSandbox, fork: &Fork) -> CreateSandbox {
     let mut request = source.clone();
-    request.name = fork.name.clone().unwrap_or_else(|| format!("{}-fork", source.name));
+    request.name = fork.name.clone().unwrap_or_else(|| fork_name(&source.name));
     request.labels = fork.labels.clone().unwrap_or_else(|| source.labels.clone());
     request.timeout_minutes = fork.timeout_minutes.unwrap_or(source.timeout_minutes);
     if request.timeout_minutes > 0 {
@@ -102,6 +112,19 @@ fn request_of(source: &CreateSandbox, fork: &Fork) -> CreateSandbox {
         request.secrets.get_or_insert_default().extend(more.clone());
     }
     request
+}
+
+/// That of the source, said to be a fork's; as long as a name may be.
+fn fork_name(source: &str) -> String {
+    const END: &str = "-fork";
+    if source.ends_with(END) {
+        return source.to_owned();
+    }
+    let mut cut = source.len().min(model_limits::NAME_LEN_MAX - END.len());
+    while !source.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    format!("{}{END}", &source[..cut])
 }
 
 async fn make(
@@ -144,9 +167,6 @@ async fn make(
         let row = hold(cx, &waiter, &row.id, deadline).await?;
         let gateway_auth = Some(grant(cx, caller, origin, &row.id));
         sandboxes.push(Created { sandbox: show::sandbox(row), gateway_auth });
-    }
-    if snapshot.passing {
-        cx.nudge.notify_one();
     }
     Ok(Json(Forked { sandboxes }))
 }

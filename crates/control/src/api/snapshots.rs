@@ -34,7 +34,7 @@ pub(super) async fn create(
         let msg = format!("expected 1 to {} bytes without control characters", limits::NAME_LEN_MAX);
         return Err(FieldError::body("name", msg).into());
     }
-    let taken = snapshots::take(&cx, &row, &caller.user.id, Kind::Named(request.name)).await?;
+    let (taken, _begun) = snapshots::take(&cx, &row, &caller.user.id, Kind::Named(request.name)).await?;
     Ok(Json(show(taken)))
 }
 

@@ -22,6 +22,8 @@ use warren_proto::http::{
 const READY_WITHIN_DEFAULT_SECS: u64 = 300;
 /// Longest such time, seconds.
 const READY_WITHIN_MAX_SECS: u64 = 3600;
+/// Templates of one user.
+const TEMPLATES_PER_USER_MAX: usize = 50;
 /// Templates of one server: each holds memory and disk.
 const TEMPLATES_MAX: usize = 1000;
 
@@ -38,7 +40,9 @@ pub(super) async fn create(
     if let Some(team_id) = &request.team_id {
         caller.in_team(&cx, team_id).await?;
     }
-    if cx.store.templates_all().await?.len() >= TEMPLATES_MAX {
+    let all = cx.store.templates_all().await?;
+    let own = all.iter().filter(|row| row.user_id == caller.user.id).count();
+    if all.len() >= TEMPLATES_MAX || own >= TEMPLATES_PER_USER_MAX {
         return Err(ApiError::new(ErrorCode::LimitReached, "the maximum number of templates is reached"));
     }
     let row = new_row(&caller, request)?;

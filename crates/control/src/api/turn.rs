@@ -9,7 +9,7 @@ use crate::auth::Caller;
 use crate::context::Context;
 use crate::random;
 use crate::reconcile::dispatch;
-use crate::store::{SandboxRow, SnapshotsOf};
+use crate::store::SandboxRow;
 use axum::Json;
 use axum::extract::{Path, State};
 use std::sync::Arc;
@@ -32,8 +32,7 @@ pub(super) async fn reset(
     let snapshot = match &request.snapshot_id {
         Some(snapshot) => find_snapshot(&cx, &caller, snapshot).await?,
         None => {
-            let own = cx.store.snapshots_list(SnapshotsOf::Sandbox(&row.id)).await?;
-            let newest = own.into_iter().rfind(|snapshot| snapshot.state == SnapshotState::Ready);
+            let newest = cx.store.snapshot_newest(&row.id).await?;
             let none = format!("sandbox {id} has no snapshot to go back to; take one first");
             newest.ok_or_else(|| ApiError::new(ErrorCode::NotFound, none))?
         }

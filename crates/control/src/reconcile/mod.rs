@@ -14,4 +14,4 @@ mod underway;
 
 pub(crate) use absorb::delete as deleted;
 pub(crate) use changes::{Changes, Waiter};
-pub(crate) use underway::Underway;
+pub(crate) use underway::{Begun, Underway};

@@ -6,9 +6,13 @@ use crate::api::ApiError;
 use crate::clock::now_ms;
 use crate::context::Context;
 use crate::random;
+use crate::reconcile::Begun;
 use crate::store::{SandboxRow, SnapshotRow, StoreError};
 use warren_model::{SnapshotId, Status};
 use warren_proto::http::{ErrorCode, SnapshotState};
+
+/// Snapshots of one user that he has to delete himself.
+const SNAPSHOTS_PER_USER_MAX: u64 = 1000;
 
 /// For what a snapshot is taken.
 pub(crate) enum Kind {
@@ -18,16 +22,20 @@ pub(crate) enum Kind {
     Passing,
 }
 
-/// Takes a snapshot of a running sandbox.
+/// Takes a snapshot of a running sandbox. While what comes with it lives, a passing one is not let go.
 pub(crate) async fn take(
     cx: &Context,
     source: &SandboxRow,
     user_id: &str,
     kind: Kind,
-) -> Result<SnapshotRow, ApiError> {
+) -> Result<(SnapshotRow, Begun<SnapshotId>), ApiError> {
     if !source.is_live() || source.status != Status::Running {
         let detail = format!("sandbox {} is {}; only a running one has a snapshot", source.id, source.status.as_str());
         return Err(ApiError::new(ErrorCode::NotRunning, detail));
+    }
+    if matches!(kind, Kind::Named(_)) && cx.store.snapshots_count(user_id).await? >= SNAPSHOTS_PER_USER_MAX {
+        let detail = format!("the maximum number of {SNAPSHOTS_PER_USER_MAX} snapshots is reached; delete some");
+        return Err(ApiError::new(ErrorCode::LimitReached, detail));
     }
     let id = SnapshotId::from_bits(random::bits()?);
     let now = now_ms();
@@ -56,7 +64,7 @@ pub(crate) async fn take(
         updated_at_ms: now,
     };
     // Until it is ready, the plan leaves it alone.
-    let _begun = cx.snapshots_underway.begin(&row.id);
+    let begun = cx.snapshots_underway.begin(&row.id);
     cx.store.snapshot_insert(&row).await?;
     match cx.node.snapshot(&source.id, &row.id).await {
         Ok(info) => row.is_ready(&info),
@@ -71,7 +79,7 @@ pub(crate) async fn take(
     }
     row.updated_at_ms = now_ms();
     cx.store.snapshot_update(&row).await?;
-    Ok(row)
+    Ok((row, begun))
 }
 
 /// The sandbox's secrets, sealed for a snapshot: it may outlive the sandbox.

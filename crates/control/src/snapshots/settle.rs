@@ -73,6 +73,10 @@ async fn one(
 
 /// Has the node let it go, then forgets it. A node that fails is asked again later.
 pub(super) async fn let_go(cx: &Context, row: &SnapshotRow) -> Result<(), StoreError> {
+    // Forks of it that wait for room go on from it yet.
+    if cx.store.snapshot_is_awaited(&row.id).await? {
+        return Ok(());
+    }
     if drop_on_node(cx, &row.id).await {
         cx.store.snapshot_delete(&row.id).await?;
     }

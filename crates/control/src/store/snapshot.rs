@@ -118,6 +118,21 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
+    /// The newest of a sandbox that is ready.
+    pub(crate) async fn snapshot_newest(&self, sandbox: &SandboxId) -> Result<Option<SnapshotRow>, StoreError> {
+        let select = "SELECT * FROM snapshots WHERE sandbox_id = $1 AND state = 'ready' AND NOT passing \
+                      ORDER BY created_at_ms DESC, id DESC LIMIT 1";
+        let row = sqlx::query(select).bind(sandbox.as_str()).fetch_optional(&self.read).await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    /// How many a user has.
+    pub(crate) async fn snapshots_count(&self, user_id: &str) -> Result<u64, StoreError> {
+        let select = "SELECT COUNT(*) FROM snapshots WHERE user_id = $1 AND NOT passing";
+        let count: i64 = sqlx::query_scalar(select).bind(user_id).fetch_one(&self.read).await?;
+        Ok(count.unsigned_abs())
+    }
+
     /// Whether a sandbox that was asked for from it has not started yet.
     pub(crate) async fn snapshot_is_awaited(&self, id: &SnapshotId) -> Result<bool, StoreError> {
         let select =

@@ -1,8 +1,10 @@
-//! Looks at all templates and does what is to be done, one after the other. Ends at shutdown.
+//! Looks at all templates and does what is to be done; a few are made at once. Ends at shutdown.
 
 use super::make::{self, MakeError};
+use crate::builds::BUILDER_USER_ID;
 use crate::clock::now_ms;
 use crate::context::Context;
+use crate::images;
 use crate::reconcile::driver::chain;
 use crate::store::{StoreError, TemplateRow};
 use std::collections::HashMap;
@@ -37,15 +39,30 @@ pub(crate) async fn drive(cx: Arc<Context>) {
     }
 }
 
-async fn turn(cx: &Context) -> Result<(), StoreError> {
+async fn turn(cx: &Arc<Context>) -> Result<(), StoreError> {
     let usable: HashMap<_, _> = cx.node.snapshots().await.into_iter().map(|info| (info.id, info.usable)).collect();
     for mut row in cx.store.templates_all().await? {
+        // One that is being made is looked at again after that.
+        let Some(begun) = cx.templates_underway.try_begin(&row.id) else { continue };
         if row.state == TemplateState::Ready {
             let fit = row.snapshot_id.as_ref().and_then(|id| usable.get(id)).copied().unwrap_or(false);
             look(cx, &mut row, fit).await?;
         }
         match row.state {
-            TemplateState::Making => made(cx, row).await?,
+            TemplateState::Making => {
+                let cx2 = cx.clone();
+                cx.tasks.spawn(async move {
+                    let made = tokio::select! {
+                        () = cx2.stop.cancelled() => Ok(()),
+                        made = made(&cx2, row) => made,
+                    };
+                    if let Err(error) = made {
+                        tracing::error!(error = chain(&error), "how a template was made is not stored; will try again");
+                    }
+                    drop(begun);
+                    cx2.templates_nudge.notify_one();
+                });
+            }
             TemplateState::Deleting => {
                 make::let_go(cx, &mut row).await?;
                 cx.store.template_delete(&row.id).await?;
@@ -61,7 +78,11 @@ async fn look(cx: &Context, row: &mut TemplateRow, fit: bool) -> Result<(), Stor
     if let Some(snapshot) = &row.snapshot_id
         && let Some(used) = cx.store.template_used_at_ms(snapshot).await?
     {
-        row.used_at_ms = row.used_at_ms.max(used);
+        if used > row.used_at_ms {
+            // Its sandboxes are forgotten before it is.
+            row.used_at_ms = used;
+            cx.store.template_update(row).await?;
+        }
     }
     let unused = now_ms().saturating_sub(row.used_at_ms) > UNUSED_KEPT_MS;
     if unused {
@@ -78,16 +99,30 @@ async fn look(cx: &Context, row: &mut TemplateRow, fit: bool) -> Result<(), Stor
     cx.store.template_update(row).await
 }
 
-/// Whether its image's name leads elsewhere by now, as far as the node knows.
+/// Whether its image's name leads elsewhere by now, as far as it is known here.
 async fn moved(cx: &Context, row: &TemplateRow) -> bool {
     let (Some(reference), Some(digest)) = (&row.request.docker_image, &row.image_digest) else { return false };
+    if digest.is_empty() || row.user_id == BUILDER_USER_ID {
+        return false;
+    }
+    let Ok(Some(user)) = cx.store.user_get(&row.user_id).await else { return false };
+    match images::resolve(cx, &user, reference).await {
+        Ok(Some(pinned)) => return pinned.digest != *digest,
+        Ok(None) => {}
+        Err(_) => return false,
+    }
     let Ok(parsed) = warren_model::reference::Reference::parse(reference) else { return false };
     let name = parsed.to_string();
     let images = cx.node.images().await.unwrap_or_default();
     images.iter().any(|image| image.reference == name && image.digest != *digest)
 }
 
-async fn made(cx: &Context, mut row: TemplateRow) -> Result<(), StoreError> {
+async fn made(cx: &Context, row: TemplateRow) -> Result<(), StoreError> {
+    // A few at once; the semaphore is never closed.
+    let _turn = cx.templates_at_once.acquire().await;
+    let Some(mut row) = cx.store.template_get(&row.id).await?.filter(|row| row.state == TemplateState::Making) else {
+        return Ok(());
+    };
     match make::make(cx, &mut row).await {
         Ok(()) => {
             tracing::info!(template = row.id, "template made");

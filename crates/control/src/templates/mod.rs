@@ -19,6 +19,10 @@ use crate::context::Context;
 use crate::store::{SandboxRow, StoreError, TemplateRow};
 use warren_proto::http::{CreateSandbox, TemplateState};
 
+/// Templates that are made at once.
+pub(crate) const AT_ONCE_MAX: usize = 4;
+/// A template of the server itself that failed is tried again after this time, milliseconds.
+const TRY_AGAIN_MS: u64 = 600_000;
 /// Time within which a template of the server itself must be ready, milliseconds.
 const READY_WITHIN_MS: u64 = 300_000;
 
@@ -39,7 +43,7 @@ pub(crate) async fn ensure(
 ) -> Result<(), StoreError> {
     let all = cx.store.templates_all().await?;
     match all.into_iter().find(|row| row.user_id == user_id && row.request.start_command == request.start_command) {
-        Some(row) if row.state == TemplateState::Idle => rebuild(cx, row).await.map(drop),
+        Some(row) if row.state == TemplateState::Idle || failed_long_ago(&row) => rebuild(cx, row).await.map(drop),
         Some(_) => Ok(()),
         None => {
             let now = now_ms();
@@ -67,6 +71,10 @@ pub(crate) async fn ensure(
     }
 }
 
+fn failed_long_ago(row: &TemplateRow) -> bool {
+    row.state == TemplateState::Failed && now_ms().saturating_sub(row.updated_at_ms) > TRY_AGAIN_MS
+}
+
 /// Has those made again that were dropped for lack of use, if a create would have gone on from them.
 pub(crate) async fn wake(cx: &Context, created: &SandboxRow) -> Result<(), StoreError> {
     let of_owner = |row: &TemplateRow| match &row.team_id {
@@ -89,6 +97,7 @@ pub(crate) async fn wake(cx: &Context, created: &SandboxRow) -> Result<(), Store
 pub(crate) async fn rebuild(cx: &Context, mut row: TemplateRow) -> Result<TemplateRow, StoreError> {
     row.state = TemplateState::Making;
     row.error = None;
+    row.updated_at_ms = now_ms();
     cx.store.template_update(&row).await?;
     cx.templates_nudge.notify_one();
     Ok(row)

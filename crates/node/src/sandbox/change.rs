@@ -6,13 +6,14 @@ use super::folder::Turn;
 use crate::host::{boot_id, now_ms, random};
 use crate::shim_client::{ShimClient, ShimClientError};
 use crate::snapshots::{Record, TakenFrom};
+use crate::template::Devices;
 use hyper::Method;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use warren_model::{CheckpointId, EndReason, SnapshotId};
+use warren_model::{CheckpointId, EndReason, Shape, SnapshotId};
 use warren_proto::node::{NodeError, SnapshotError, SnapshotInfo};
-use warren_proto::shim::{ShimState, SnapshotTaken, paths};
+use warren_proto::shim::{ShimState, SnapshotTaken, TakeSnapshot, paths};
 
 /// Longest time for a shim to take a snapshot: gigabytes of changed memory go to the disk.
 const SNAPSHOT_WAIT: Duration = Duration::from_secs(300);
@@ -36,7 +37,7 @@ impl Driver {
     pub(super) async fn obey(&mut self, client: &ShimClient, order: Order) -> Result<Option<(Turn, Done)>, Over> {
         match order {
             Order::Snapshot(id, reply) => {
-                let taken = self.snapshot(client, &id).await?;
+                let taken = self.snapshot(client, &id, false).await?;
                 let _ = reply.send(taken.and_then(|record| record.info().ok_or(SnapshotError::NoSnapshot(id))));
             }
             Order::Checkpoint(id, volume, reply) => self.checkpoint(client, id, volume, reply).await?,
@@ -44,7 +45,7 @@ impl Driver {
                 Ok(()) => return Ok(Some((Turn::Resetting(id), done))),
                 Err(error) => drop(done.send(Err(error))),
             },
-            Order::Pause(id, done) => match self.snapshot(client, &id).await? {
+            Order::Pause(id, done) => match self.snapshot(client, &id, true).await? {
                 Ok(_) => return Ok(Some((Turn::Paused(id), done))),
                 Err(error) => drop(done.send(Err(error))),
             },
@@ -74,15 +75,34 @@ impl Driver {
         None
     }
 
-    /// Pauses without being asked.
-    pub(super) async fn pause_by_itself(&mut self, client: &ShimClient) -> Result<Turn, Over> {
-        let failed =
-            |problem: String| Over::new(EndReason::Idle, format!("it was idle, and could not be paused: {problem}"));
-        let bits: [u8; 16] = random().map_err(|e| failed(e.to_string()))?;
-        let id = SnapshotId::from_bits(u128::from_le_bytes(bits));
-        match self.snapshot(client, &id).await? {
-            Ok(_) => Ok(Turn::Paused(id)),
-            Err(error) => Err(failed(error.to_string())),
+    /// Pauses without being asked, unless that cannot be, or somebody came meanwhile: then its idle time begins anew.
+    pub(super) async fn pause_by_itself(&mut self, client: &ShimClient) -> Result<Option<Turn>, Over> {
+        let problem = match random::<16>() {
+            Ok(bits) => {
+                let id = SnapshotId::from_bits(u128::from_le_bytes(bits));
+                match self.snapshot(client, &id, true).await? {
+                    Ok(_) if self.handle.activity.now().0 == 0 => return Ok(Some(Turn::Paused(id))),
+                    Ok(_) => {
+                        self.let_go_on(client).await;
+                        self.services.snapshots.delete(&id).err().map(|error| error.to_string())
+                    }
+                    Err(error) => Some(error.to_string()),
+                }
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(problem) = problem {
+            tracing::warn!(sandbox = %self.id, problem, "an idle sandbox was not paused; tried again after its idle time");
+        }
+        drop(self.handle.activity.begin());
+        Ok(None)
+    }
+
+    /// Lets a machine run on that stays as it was for a snapshot.
+    async fn let_go_on(&self, client: &ShimClient) {
+        let asked = client.call::<ShimState>(Method::POST, paths::GO_ON, None::<&()>, SNAPSHOT_WAIT).await;
+        if let Err(error) = asked {
+            tracing::error!(sandbox = %self.id, %error, "a machine does not go on after a snapshot");
         }
     }
 
@@ -97,25 +117,45 @@ impl Driver {
     fn own_snapshot(&self, id: &SnapshotId) -> Result<(), SnapshotError> {
         let record = self.services.snapshots.get(id).ok_or_else(|| SnapshotError::NoSnapshot(id.clone()))?;
         if record.sandbox == self.id.as_str() {
-            Ok(())
+            self.fits(record.shape, &record.template)
+                .map_err(|problem| SnapshotError::Incompatible { id: id.clone(), problem })
         } else {
             Err(self.conflict(&format!("snapshot {id} is one of sandbox {}; fork it to go on from it", record.sandbox)))
         }
     }
 
-    /// Takes a snapshot of the running machine. An outer error ends the sandbox.
-    async fn snapshot(&mut self, client: &ShimClient, id: &SnapshotId) -> Result<Result<Record, SnapshotError>, Over> {
+    /// Whether a machine of this node can go on from memory on this base template.
+    fn fits(&self, shape: Shape, template: &str) -> Result<(), String> {
+        match self.services.templates.has(Devices::of(shape), template) {
+            true => Ok(()),
+            false => Err("it was started with another version of QEMU, kernel, agent or processor".to_owned()),
+        }
+    }
+
+    /// Takes a snapshot of the running machine, which is to `stay` as it is then, or goes on. An outer error ends the sandbox.
+    async fn snapshot(
+        &mut self,
+        client: &ShimClient,
+        id: &SnapshotId,
+        stay: bool,
+    ) -> Result<Result<Record, SnapshotError>, Over> {
         if let Some(record) = self.services.snapshots.get(id) {
             return Ok(Ok(record));
         }
         if !self.intent.volumes.is_empty() {
             return Ok(Err(self.conflict("it has volumes, and snapshots hold no volumes; publish them instead")));
         }
+        // Nothing could go on from it.
+        if let Some(Err(problem)) = self.intent.template.as_ref().map(|template| self.fits(self.intent.shape, template))
+        {
+            return Ok(Err(SnapshotError::Incompatible { id: id.clone(), problem }));
+        }
         let snapshots = self.services.snapshots.clone();
         if let Err(error) = snapshots.begin(id) {
             return Ok(Err(SnapshotError::Failed(format!("make the folder of snapshot {id}: {error}"))));
         }
-        let call = client.call::<SnapshotTaken>(Method::POST, paths::SNAPSHOT, None::<&()>, SNAPSHOT_WAIT);
+        let asked = TakeSnapshot { stay };
+        let call = client.call::<SnapshotTaken>(Method::POST, paths::SNAPSHOT, Some(&asked), SNAPSHOT_WAIT);
         let taken = self.unless_terminated(call).await;
         let completed = match taken {
             Ok(Ok(taken)) => self.complete(id, taken),
@@ -128,6 +168,9 @@ impl Driver {
         };
         if completed.is_err() {
             snapshots.abandon(id);
+            if stay {
+                self.let_go_on(client).await;
+            }
         }
         Ok(completed)
     }
@@ -159,6 +202,7 @@ impl Driver {
             boot: boot_id(),
             digest: None,
             delta_sum: None,
+            flat_sum: None,
             offered: None,
             deleted: false,
         };

@@ -97,6 +97,8 @@ pub(crate) struct Driver {
     pub(super) services: Arc<Services>,
     pub(super) handle: Handle,
     pub(super) shim: watch::Sender<Option<ShimClient>>,
+    /// The shim of a machine that does not run yet.
+    pub(super) starting: Option<ShimClient>,
     terminations: mpsc::Receiver<Termination>,
     pub(super) orders: mpsc::Receiver<Order>,
     /// Keeps the image's bytes while the sandbox needs them.
@@ -185,6 +187,7 @@ impl Driver {
             services,
             handle: handle.clone(),
             shim,
+            starting: None,
             terminations,
             orders,
             lease: None,
@@ -301,6 +304,7 @@ impl Driver {
     /// Keeps a running sandbox until something ends it.
     async fn keep(&mut self, mut client: ShimClient, mut state: ShimState) -> Next {
         self.processes.extend(state.vmm_pid.and_then(ProcessHandle::open));
+        self.starting = None;
         self.shim.send_replace(Some(client.clone()));
         self.tell(Event::Shim(state.clone()));
         let activity = self.handle.activity.clone();
@@ -353,7 +357,8 @@ impl Driver {
                             return Next::Over(Over::new(reason, self.expiry_message(reason)));
                         }
                         match self.pause_by_itself(&client).await {
-                            Ok(turn) => return Next::Turn(turn, None),
+                            Ok(Some(turn)) => return Next::Turn(turn, None),
+                            Ok(None) => {}
                             Err(over) => return Next::Over(over),
                         }
                     }
@@ -396,6 +401,7 @@ impl Driver {
     /// Ends the machine, not the sandbox, at once.
     pub(super) async fn end_machine(&mut self) {
         self.shim.send_replace(None);
+        self.starting = None;
         self.kill_processes().await;
         self.processes.clear();
         self.served = None;
@@ -449,7 +455,7 @@ impl Driver {
 
     /// Ends what is left, keeps how it ended, removes every trace, and tells everybody.
     async fn finish(mut self, over: Over) -> Waiters {
-        let client = self.shim.send_replace(None);
+        let client = self.shim.send_replace(None).or(self.starting.take());
         if let Some(client) = client {
             self.end_shim(&client, &over).await;
         }

@@ -43,7 +43,7 @@ fn failed(what: &'static str) -> impl Fn(&dyn std::fmt::Display) -> Over {
 impl Driver {
     /// A sandbox's first start, from its image or from a snapshot.
     pub(super) async fn start(&mut self, spec: SandboxSpec) -> Result<(ShimClient, ShimState), Over> {
-        let mut lease = match &spec.snapshot {
+        let lease = match &spec.snapshot {
             Some(id) => {
                 let gone = || Over::new(EndReason::StartFailed, format!("snapshot {id} is not on this node"));
                 Some(self.services.snapshots.lease(id).ok_or_else(gone)?)
@@ -54,29 +54,43 @@ impl Driver {
             Some(lease) => self.image_of_snapshot(lease)?,
             None => self.make_image_ready(&spec).await?,
         };
-        if lease.is_none() {
-            lease = self.app_template(&spec, &image.record.digest).await;
-        }
+        let template = match lease {
+            Some(_) => None,
+            None => self.app_template(&spec, &image.record.digest).await,
+        };
         let egress = SetEgress { policy: spec.egress.clone(), generation: 0 };
         self.folder.write_egress(&egress).map_err(|e| failed("write the network policy")(&e))?;
         let init = init_of(&self.id, spec.clone(), &image.record).map_err(|e| failed("draw random numbers")(&e))?;
         let services = self.services.clone();
         let _permit = self.unless_terminated(services.starts.acquire()).await?;
         self.tell(Event::Provisioning);
-        let beginning = match lease {
-            Some(lease) => self.begin_from_snapshot(&image, lease).await?,
-            None => self.begin_from_image(&image, &spec).await?,
+        let beginning = match (lease, template) {
+            (Some(lease), _) => self.begin_from_snapshot(&image, lease).await?,
+            (None, None) => self.begin_from_image(&image, &spec).await?,
+            (None, Some(lease)) => {
+                let id = lease.id().clone();
+                match self.begin_from_snapshot(&image, lease).await {
+                    Ok(beginning) => {
+                        self.tell(Event::FromTemplate(id));
+                        beginning
+                    }
+                    Err(over) if over.is_fault() => {
+                        tracing::warn!(sandbox = %self.id, template = %id, problem = %over, "an app template cannot be used");
+                        self.begin_from_image(&image, &spec).await?
+                    }
+                    Err(over) => return Err(over),
+                }
+            }
         };
         self.launch(beginning, &image, init, egress).await
     }
 
     /// The app template that stands for this start, if there is one and it can be used now.
-    async fn app_template(&mut self, spec: &SandboxSpec, digest: &str) -> Option<SnapshotLease> {
+    async fn app_template(&self, spec: &SandboxSpec, digest: &str) -> Option<SnapshotLease> {
         let services = self.services.clone();
         let lease = services.snapshots.offered(&template_key(spec, digest)?)?;
         let base = services.templates.get(Devices::of(spec.shape)).await.ok()?;
-        let record = services.snapshots.get(lease.id()).filter(|record| record.template == base.id)?;
-        self.tell(Event::FromTemplate(record.id));
+        services.snapshots.get(lease.id()).filter(|record| record.template == base.id)?;
         Some(lease)
     }
 
@@ -219,7 +233,8 @@ impl Driver {
         self.intent.shim = ProcessName::of(pid);
         self.folder.write_intent(&self.intent).map_err(|e| failed(&e))?;
         let client = ShimClient::connect(self.folder.path()).await.map_err(|e| failed(&e))?;
-        self.shim.send_replace(Some(client.clone()));
+        // Requests wait until it runs.
+        self.starting = Some(client.clone());
         let machine = services.machine.clone();
         let boot = Boot { machine, shape, template: Some(template), disk, volumes, egress, init };
         let state: ShimState =

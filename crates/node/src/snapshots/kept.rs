@@ -68,6 +68,7 @@ mod tests {
             boot: String::new(),
             digest: None,
             delta_sum: None,
+            flat_sum: None,
             offered: None,
             deleted,
         };

@@ -51,6 +51,8 @@ struct Known {
     leases: HashMap<SnapshotId, usize>,
     /// Keep the images that their disks lie on.
     images: HashMap<SnapshotId, warren_image::Lease>,
+    /// Whether all leases of an earlier run are taken again.
+    all_leased: bool,
     /// Whose delta was found to be as it was written.
     verified: HashSet<SnapshotId>,
     /// What could not be made to last.
@@ -109,8 +111,11 @@ impl Snapshots {
         let mut records = BTreeMap::new();
         for entry in std::fs::read_dir(&dir)? {
             let folder = entry?.path();
-            let read = std::fs::read(folder.join(RECORD_FILE)).ok();
-            let record = read.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
+            let record = match std::fs::read(folder.join(RECORD_FILE)) {
+                Ok(bytes) => Some(serde_json::from_slice::<Record>(&bytes)?),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            };
             // After a loss of power, one that was not safe yet may have holes.
             let safe = |record: &Record| record.digest.is_some() || record.boot == boot_id();
             match record.filter(|record| folder.ends_with(record.id.as_str()) && safe(record)) {
@@ -133,6 +138,7 @@ impl Snapshots {
 
     /// Removes what nobody needs, now and from now on, and tends to what there is. To be called once all leases of an earlier run are taken again.
     pub(crate) fn start_tending(self: &Arc<Self>) {
+        self.known().all_leased = true;
         tokio::spawn(tend::tend(Arc::downgrade(self), self.untended.clone()));
     }
 
@@ -151,9 +157,12 @@ impl Snapshots {
 
     /// Takes note of the starts that a snapshot stands for, in place of the one before.
     pub(crate) fn offer(&self, id: &SnapshotId, key: String) -> Result<(), SnapshotError> {
-        let record = self.get(id).ok_or_else(|| SnapshotError::NoSnapshot(id.clone()))?;
-        let failed = |e: io::Error| SnapshotError::Failed(format!("write snapshot {id}: {e}"));
-        self.put(Record { offered: Some(key), ..record }).map_err(failed)
+        self.get(id).ok_or_else(|| SnapshotError::NoSnapshot(id.clone()))?;
+        let offer = |record: &mut Record| {
+            record.offered = Some(key);
+            Ok(())
+        };
+        self.change(id, offer).map_err(|e| SnapshotError::Failed(format!("write snapshot {id}: {e}")))
     }
 
     /// The newest app template for these starts, with a lease.
@@ -222,8 +231,10 @@ impl Snapshots {
 
     /// Takes note that nobody wants to see it any more; its files go when nothing lies on it.
     pub(crate) fn delete(&self, id: &SnapshotId) -> io::Result<()> {
-        let Some(record) = self.get(id) else { return Ok(()) };
-        self.put(Record { deleted: true, ..record })?;
+        self.change(id, |record| {
+            record.deleted = true;
+            Ok(())
+        })?;
         self.collect();
         Ok(())
     }
@@ -241,9 +252,12 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Removes what nobody needs.
+    /// Removes what nobody needs; nothing before [`Snapshots::start_tending`].
     pub(crate) fn collect(&self) {
         let mut known = self.known();
+        if !known.all_leased {
+            return;
+        }
         let kept = kept::kept(&known.records, known.leases.keys().cloned());
         let gone: Vec<SnapshotId> = known.records.keys().filter(|id| !kept.contains(id)).cloned().collect();
         for id in gone {

@@ -38,6 +38,9 @@ pub(crate) struct Record {
     /// Hash of the delta, once computed.
     #[serde(default)]
     pub(crate) delta_sum: Option<String>,
+    /// Hash of a flat delta that is about to take the place of the delta.
+    #[serde(default)]
+    pub(crate) flat_sum: Option<String>,
     /// The starts that it stands for as an app template.
     #[serde(default)]
     pub(crate) offered: Option<String>,

@@ -8,7 +8,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use warren_model::SnapshotId;
+use warren_proto::guest::exchange;
 use warren_proto::shim::{SnapshotTaken, files, limits};
+
+/// Most layers that one machine freezes in its life.
+const LAYERS_MAX: usize = 4096;
 
 /// What a snapshot is taken from: the VM's folder, and what the machine in it started from.
 pub(crate) struct TakenFrom<'a> {
@@ -37,6 +41,9 @@ impl Snapshots {
     /// Takes the files over and writes the record, whose `layers`, `lent`, `flows` and `stored_bytes` are filled in. What the VM's folder holds may be
     /// the work of a VMM that a guest has taken over: no link is followed, and only plain files are taken.
     pub(crate) fn complete(&self, mut record: Record, from: &TakenFrom<'_>, taken: &SnapshotTaken) -> io::Result<()> {
+        if taken.lent.len() > exchange::PIECES as usize || taken.layers.len() > LAYERS_MAX {
+            return Err(io::Error::other("the shim names more parts than a snapshot can have"));
+        }
         let folder = self.folder(&record.id);
         let vm = open_folder(CWD, from.vm)?;
         let snapshot = open_folder(&vm, Path::new(files::DIR))?;

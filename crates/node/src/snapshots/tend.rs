@@ -27,6 +27,7 @@ pub(super) async fn tend(snapshots: Weak<Snapshots>, asked: Arc<Notify>) {
         }
         while let Some(next) = snapshots.upgrade().and_then(|all| Some((all.next_untended()?, all))) {
             let (id, all) = next;
+            all.collect();
             let tended = tokio::task::spawn_blocking(move || all.tend_to(&id).map_err(|error| (id, error))).await;
             if let Ok(Err((id, error))) = tended {
                 tracing::error!(snapshot = %id, %error, "a snapshot is not safe yet; tried again at the next start");
@@ -113,11 +114,16 @@ impl Snapshots {
         let flat_file = out.into_inner().map_err(|error| error.into_error())?;
         let sum = sum_of(&File::open(&flat)?)?;
         drop(flat_file);
+        // Either of the two may be there after a kill between these steps. A flat delta on what it has in it already is the same memory.
         self.change(id, |record| {
-            // A kill before the record is written leaves a flat delta on what it has in it already: the same memory.
+            record.flat_sum = Some(sum.clone());
+            Ok(())
+        })?;
+        self.change(id, |record| {
             std::fs::rename(&flat, folder.join(files::DELTA))?;
             record.memory_on = None;
             record.delta_sum = Some(sum);
+            record.flat_sum = None;
             Ok(())
         })?;
         tracing::debug!(snapshot = %id, deltas = deltas.len(), "memory made flat");
@@ -126,7 +132,7 @@ impl Snapshots {
     }
 
     /// Changes a record on disk, then in memory.
-    fn change(&self, id: &SnapshotId, change: impl FnOnce(&mut Record) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn change(&self, id: &SnapshotId, change: impl FnOnce(&mut Record) -> io::Result<()>) -> io::Result<()> {
         let mut known = self.known();
         let Some(mut record) = known.records.get(id).cloned() else { return Ok(()) };
         change(&mut record)?;
@@ -146,15 +152,17 @@ impl Snapshots {
             let chain =
                 chain.ok_or_else(|| io::Error::other(format!("a part that snapshot {top} lies on is missing")))?;
             let open = |record: &Record| {
-                let wanted = record.delta_sum.clone().filter(|_| !known.verified.contains(&record.id));
+                let unverified = !known.verified.contains(&record.id);
+                let sums = [record.delta_sum.clone(), record.flat_sum.clone()];
+                let wanted: Vec<String> = sums.into_iter().flatten().filter(|_| unverified).collect();
                 io::Result::Ok((record.id.clone(), wanted, File::open(self.folder(&record.id).join(files::DELTA))?))
             };
             chain.into_iter().map(open).collect::<io::Result<Vec<_>>>()?
         };
         let mut files = Vec::with_capacity(found.len());
         for (id, wanted, file) in found {
-            if let Some(wanted) = wanted {
-                if sum_of(&file)? != wanted {
+            if !wanted.is_empty() {
+                if !wanted.contains(&sum_of(&file)?) {
                     return Err(io::Error::other(format!("the memory of snapshot {id} is damaged on the node's disk")));
                 }
                 self.known().verified.insert(id);

@@ -37,9 +37,11 @@ pub mod paths {
     pub const EGRESS: &str = "/v1/egress";
     /// `POST` [`super::NewLayer`]: freezes a disk as it is now and lets the machine go on with a new layer; answers [`super::Layers`].
     pub const LAYER: &str = "/v1/layer";
-    /// `POST`, no body: takes a snapshot of the running machine; answers [`super::SnapshotTaken`] once all of it is in files, or a
-    /// refusal after which the machine runs on.
+    /// `POST` [`super::TakeSnapshot`]: takes a snapshot of the running machine; answers [`super::SnapshotTaken`] once all of it is in files,
+    /// or a refusal after which the machine runs on.
     pub const SNAPSHOT: &str = "/v1/snapshot";
+    /// `POST`, no body: a machine that stands still since a snapshot runs on; answers [`super::ShimState`].
+    pub const GO_ON: &str = "/v1/go-on";
     /// Prefix of what is for the guest agent.
     pub const GUEST: &str = "/guest";
 }
@@ -215,6 +217,13 @@ pub mod files {
     pub const DELTA: &str = "delta";
     /// Bytes of [`super::SnapshotTaken::lent`], if there are any.
     pub const LENT: &str = "lent";
+}
+
+/// Asks for a snapshot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakeSnapshot {
+    /// The machine stands still from then on, so that nothing happens in it that the snapshot does not hold.
+    pub stay: bool,
 }
 
 /// A snapshot is in files.
