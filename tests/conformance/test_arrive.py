@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import random
 import uuid
 from collections.abc import Iterator
@@ -86,10 +87,11 @@ def pushed(node: Server) -> list[Path]:
 
 
 def backing(node: Server, sandbox_id: str) -> str:
-    """What the sandbox's disk lies on, as its qcow2 header says."""
-    header = (node.data_dir / "sandboxes" / sandbox_id / "vm/disk.qcow2").read_bytes()[:4096]
-    start, length = int.from_bytes(header[8:16], "big"), int.from_bytes(header[16:20], "big")
-    return json.loads(header[start : start + length].removeprefix(b"json:"))["file"]["driver"]
+    """What the sandbox's disk lies on, as its VMM was told."""
+    command = node.vmm_of(sandbox_id).command
+    disks = re.findall(r'-blockdev (\{.*?\}) -device', command)
+    root = next(disk for disk in map(json.loads, disks) if disk["node-name"] == "root")
+    return root["backing"]["file"]["driver"]
 
 
 def test_a_sandbox_runs_while_its_image_arrives_and_survives_a_killed_server(node: Server, slow: Objects, big: tuple[str, str]) -> None:

@@ -237,7 +237,7 @@ def test_a_volume_that_is_written_to_while_it_is_published(volume: MakeVolume, c
     """Each version is whole: what was complete before the call is there, and the file system needs no repair."""
     volume("busy")
     sandbox = create(volumes=[mount("busy", "/busy")])
-    client.execute_command(sandbox.id, "nohup sh -c 'n=0; while :; do n=$((n+1)); echo $n > /busy/f$n; cp /etc/passwd /busy/copy$n; echo $n > /busy/last; sync /busy/last; done' > /dev/null 2>&1 &")
+    client.execute_command(sandbox.id, "nohup sh -c 'n=0; while :; do n=$((n+1)); echo $n > /busy/f$n; cp /etc/passwd /busy/copy$n; echo $n > /busy/next; mv /busy/next /busy/last; sync /busy/last; done' > /dev/null 2>&1 &")
     waiting.until(lambda: client.execute_command(sandbox.id, "test -s /busy/last").exit_code == 0, 20, "it writes")
     for _ in range(3):
         known = int(sh(client, sandbox.id, "cat /busy/last"))
