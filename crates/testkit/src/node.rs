@@ -1,5 +1,7 @@
 //! A node without machines: each sandbox is a timer that goes through the states of a life as its script says.
 
+mod turns;
+
 use async_trait::async_trait;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -7,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::broadcast;
+use turns::{end, expect};
 use warren_model::egress::EgressPolicy;
 use warren_model::{CheckpointId, EndReason, ImageAccess, SandboxId, SandboxSpec, SnapshotId, Status};
 use warren_proto::guest::JobState;
@@ -14,7 +17,6 @@ use warren_proto::node::{
     BuildOrder, CheckpointMade, CheckpointState, CreateError, ImageBuild, ImageError, ImageGc, ImageRecord, NodeApi,
     NodeError, NodeInfo, Observation, SnapshotError, SnapshotInfo, TokenKey, limits,
 };
-use warren_proto::shim::End;
 
 /// How one simulated sandbox goes.
 #[derive(Debug, Clone)]
@@ -551,38 +553,6 @@ impl NodeApi for SimNode {
     }
 }
 
-impl SimNode {
-    fn own_snapshot(&self, id: &SandboxId, snapshot: &SnapshotId) -> Result<(), SnapshotError> {
-        match self.lock().snapshots.get(snapshot) {
-            Some(info) if info.sandbox == *id => Ok(()),
-            _ => Err(SnapshotError::NoSnapshot(snapshot.clone())),
-        }
-    }
-
-    /// Changes what is seen of a sandbox whose status is among `from`.
-    fn turn(
-        &self,
-        id: &SandboxId,
-        from: &[Status],
-        change: impl FnOnce(&mut Observation),
-    ) -> Result<(), SnapshotError> {
-        let mut state = self.lock();
-        let sandbox = state.sandboxes.get_mut(id).ok_or_else(|| SnapshotError::NoSandbox(id.clone()))?;
-        expect(&sandbox.seen, from)?;
-        change(&mut sandbox.seen);
-        self.tell(&sandbox.seen);
-        Ok(())
-    }
-}
-
-fn expect(seen: &Observation, status: &[Status]) -> Result<(), SnapshotError> {
-    if status.contains(&seen.status) {
-        return Ok(());
-    }
-    let problem = "as simulated".to_owned();
-    Err(SnapshotError::Conflict { id: seen.id.clone(), status: seen.status, problem })
-}
-
 fn first_seen(id: SandboxId) -> Observation {
     Observation {
         id,
@@ -596,13 +566,6 @@ fn first_seen(id: SandboxId) -> Observation {
         generation: 0,
         template: None,
     }
-}
-
-fn end(seen: &mut Observation, reason: EndReason, message: &str) {
-    seen.status = reason.status();
-    seen.image_build = None;
-    let logs = format!("simulated last output of {}\n", seen.id);
-    seen.end = Some(End { reason, message: message.to_owned(), at_ms: now_ms(), exit_code: None, logs });
 }
 
 fn image(reference: &str) -> ImageRecord {
