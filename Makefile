@@ -43,14 +43,15 @@ unit: ## the tests beside the code
 	scripts/unit.sh
 
 conformance: ## the unmodified `prime` clients against a real server and real VMs; images, faults, loads, isolation
-	tests/conformance/run.sh --ignore-glob='*/test_machine*.py' --ignore-glob='*/test_image_b*.py' --ignore-glob='*/test_load.py' --ignore-glob='*/test_hard*.py'
+	tests/conformance/run.sh -m 'not hard' --ignore-glob='*/test_machine*.py' --ignore-glob='*/test_image_b*.py' --ignore-glob='*/test_load.py' --ignore-glob='*/test_hard*.py'
 
 machine: ## Docker, systemd, modules and devices inside a sandbox, and builds of Dockerfiles in one: slower, with images of their own
 	tests/conformance/run.sh tests/conformance/test_machine*.py tests/conformance/test_image_b*.py
 
-load: ## what takes minutes and much memory: 5,000 creates over 500 tags, 200 machines of one image; operations in any order, kills amid them
+load: ## what takes minutes and much memory: 5,000 creates over 500 tags, 200 machines of one image; operations in any order, kills amid them, 200 lives, 1 GiB
 	WARREN_LOAD=1 $(CARGO) test --locked -p warren-node --test lifecycle -- many_tags --nocapture
 	tests/conformance/run.sh -s tests/conformance/test_load.py tests/conformance/test_hard*.py
+	tests/conformance/run.sh -m hard tests/conformance/test_behaviour.py
 
 fuzz: ## feed the parsers of foreign bytes with arbitrary ones, a minute each; needs nightly Rust
 	scripts/fuzz.sh

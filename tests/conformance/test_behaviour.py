@@ -89,6 +89,7 @@ class Watch:
         self._thread.join()
 
 
+@pytest.mark.hard
 def test_a_1_gib_upload_and_download_with_flat_memory(server: Server, client: SandboxClient, create: Any, tmp_path: Path):
     """Serve, shim and agent hold none of it; the guest has 256 MiB, so it cannot."""
     sandbox = create(disk_size_gb=3)
@@ -217,6 +218,7 @@ LIVES = 200
 AT_ONCE = 4
 
 
+@pytest.mark.hard
 def test_200_lives_leak_nothing(own_server: Server, glibc: str):
     """Create, exec, delete: afterwards as many processes, files and open descriptors as before, and serve's memory within 10 %."""
     client = SandboxClient(APIClient())
