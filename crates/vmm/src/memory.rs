@@ -3,7 +3,7 @@
 //! QEMU maps the file of its memory privately, so a page that the guest or QEMU has written is an anonymous page of QEMU's own; a page that is
 //! still the file's has not changed. `/proc/PID/pagemap` tells them apart (kernel's `Documentation/admin-guide/mm/pagemap.rst`).
 
-use crate::delta::Run;
+use crate::delta::{Run, page_count};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -81,6 +81,18 @@ impl GuestMemory {
             }
         }
         Ok(runs)
+    }
+
+    /// Reads the bytes of these pages, one after the other, in place of what is in `held`: what that has room for already costs nothing more.
+    pub(crate) fn hold(&self, runs: &[Run], held: &mut Vec<u8>) -> io::Result<()> {
+        held.resize((page_count(runs) * PAGE) as usize, 0);
+        let mut rest = held.as_mut_slice();
+        for run in runs {
+            let (part, later) = rest.split_at_mut((run.count * PAGE) as usize);
+            self.pages.read_exact_at(part, self.address + run.first * PAGE)?;
+            rest = later;
+        }
+        Ok(())
     }
 
     /// Writes the bytes of these pages to `out`, one after the other.

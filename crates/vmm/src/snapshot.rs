@@ -72,7 +72,8 @@ impl Vm {
         let expected = delta::page_count(&memory.changed().map_err(failed)?) * PAGE;
         let mut pages = Vec::new();
         if expected <= HELD_LEN_MAX {
-            pages.reserve_exact((expected + expected / 4) as usize);
+            // Written to, so that it is there when the machine stands still.
+            pages.resize((expected + expected / 4) as usize, 0);
         }
         let node = self.prepare_successor(ROOT_NODE, files.successor).await?;
         let began = Instant::now();
@@ -124,7 +125,7 @@ impl Vm {
         let runs = memory.changed().map_err(failed)?;
         let held = delta::page_count(&runs) * PAGE <= HELD_LEN_MAX;
         if held {
-            memory.copy(&runs, pages).map_err(failed)?;
+            memory.hold(&runs, pages).map_err(failed)?;
         } else {
             let mut file = File::create_new(&delta).map_err(failed)?;
             delta::write_head(&mut file, memory.len(), &runs).map_err(failed)?;
