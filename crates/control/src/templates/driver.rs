@@ -77,12 +77,11 @@ async fn turn(cx: &Arc<Context>) -> Result<(), StoreError> {
 async fn look(cx: &Context, row: &mut TemplateRow, fit: bool) -> Result<(), StoreError> {
     if let Some(snapshot) = &row.snapshot_id
         && let Some(used) = cx.store.template_used_at_ms(snapshot).await?
+        && used > row.used_at_ms
     {
-        if used > row.used_at_ms {
-            // Its sandboxes are forgotten before it is.
-            row.used_at_ms = used;
-            cx.store.template_update(row).await?;
-        }
+        // Its sandboxes are forgotten before it is.
+        row.used_at_ms = used;
+        cx.store.template_update(row).await?;
     }
     let unused = now_ms().saturating_sub(row.used_at_ms) > UNUSED_KEPT_MS;
     if unused {
