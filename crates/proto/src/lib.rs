@@ -1,8 +1,9 @@
-//! Every byte that crosses a process: the public API, control and node, shim, guest; with their limits.
+//! Every byte that crosses a process: the public API, control, node and edge, shim, guest; with their limits.
 //!
 //! Wire types live here and nowhere else. `TryFrom` into `warren-model` is where input is validated.
 #![forbid(unsafe_code)]
 
+pub mod edge;
 pub mod guest;
 pub mod http;
 pub mod nbd;
