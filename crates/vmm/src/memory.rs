@@ -4,8 +4,10 @@
 //! still the file's has not changed. `/proc/PID/pagemap` tells them apart (kernel's `Documentation/admin-guide/mm/pagemap.rst`).
 
 use crate::delta::{Run, page_count};
+use crate::sys::read_memory;
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of a page.
@@ -19,15 +21,27 @@ const FILE_PAGE: u64 = 1 << 61;
 /// Bytes of page map read at once.
 const MAP_READ_LEN: usize = 256 << 10;
 /// Bytes of memory copied at once.
-const COPY_LEN: usize = 1 << 20;
+const COPY_LEN: u64 = 1 << 20;
+/// Parts of a memory that are copied at the same time.
+const PARTS: usize = 2;
 
 /// A VM's memory, as its owner reaches it.
 pub(crate) struct GuestMemory {
-    pages: File,
+    pid: u32,
     map: File,
     /// Where it lies in QEMU's address space.
     address: u64,
     len: u64,
+}
+
+/// A range of a memory, with room for what has changed in it.
+#[derive(Debug)]
+pub(crate) struct Part {
+    range: Range<u64>,
+    /// What has changed, in order.
+    pub(crate) runs: Vec<Run>,
+    /// Its bytes, if they are held.
+    pub(crate) pages: Vec<u8>,
 }
 
 /// `ADDRESS-END FLAGS OFFSET DEVICE INODE PATH` of `/proc/PID/maps`: the range, if it maps `inode` from its start.
@@ -47,12 +61,8 @@ impl GuestMemory {
             .lines()
             .find_map(|line| range_of(line, inode))
             .ok_or_else(|| io::Error::other("the VM does not map the file that its memory started from"))?;
-        Ok(Self {
-            pages: File::open(format!("/proc/{pid}/mem"))?,
-            map: File::open(format!("/proc/{pid}/pagemap"))?,
-            address: from,
-            len: to - from,
-        })
+        let map = File::open(format!("/proc/{pid}/pagemap"))?;
+        Ok(Self { pid, map, address: from, len: to - from })
     }
 
     /// Its length, bytes.
@@ -62,11 +72,14 @@ impl GuestMemory {
 
     /// The pages that have changed so far, in order.
     pub(crate) fn changed(&self) -> io::Result<Vec<Run>> {
+        self.changed_in(0..self.len / PAGE)
+    }
+
+    fn changed_in(&self, Range { start: mut page, end }: Range<u64>) -> io::Result<Vec<Run>> {
         let mut runs: Vec<Run> = Vec::new();
         let mut buffer = vec![0; MAP_READ_LEN];
-        let (mut page, pages) = (0, self.len / PAGE);
-        while page < pages {
-            let count = (pages - page).min((MAP_READ_LEN / 8) as u64);
+        while page < end {
+            let count = (end - page).min((MAP_READ_LEN / 8) as u64);
             let entries = &mut buffer[..count as usize * 8];
             self.map.read_exact_at(entries, (self.address / PAGE + page) * 8)?;
             for entry in entries.as_chunks::<8>().0 {
@@ -83,26 +96,47 @@ impl GuestMemory {
         Ok(runs)
     }
 
-    /// Reads the bytes of these pages, one after the other, in place of what is in `held`: what that has room for already costs nothing more.
-    pub(crate) fn hold(&self, runs: &[Run], held: &mut Vec<u8>) -> io::Result<()> {
-        held.resize((page_count(runs) * PAGE) as usize, 0);
-        let mut rest = held.as_mut_slice();
-        for run in runs {
-            let (part, later) = rest.split_at_mut((run.count * PAGE) as usize);
-            self.pages.read_exact_at(part, self.address + run.first * PAGE)?;
-            rest = later;
+    /// Parts to be held at the same time, with room for what has changed so far in each, about the same amount, and a quarter more. The room is
+    /// written to: it is there when the machine stands still.
+    pub(crate) fn parts(&self, changed: &[Run]) -> Vec<Part> {
+        let share = page_count(changed).div_ceil(PARTS as u64).max(1);
+        let mut parts: Vec<Part> = Vec::with_capacity(PARTS);
+        let (mut start, mut count) = (0, 0);
+        let room = |count: u64| vec![0; ((count + count / 4) * PAGE) as usize];
+        for run in changed {
+            count += run.count;
+            if count >= share && parts.len() + 1 < PARTS {
+                let end = run.first + run.count;
+                parts.push(Part { range: start..end, runs: Vec::new(), pages: room(count) });
+                (start, count) = (end, 0);
+            }
         }
-        Ok(())
+        parts.push(Part { range: start..self.len / PAGE, runs: Vec::new(), pages: room(count) });
+        parts
+    }
+
+    /// Finds what has changed in a part, and takes its bytes if they are at most `most`. Whether it has.
+    pub(crate) fn hold(&self, part: &mut Part, most: u64) -> io::Result<bool> {
+        part.runs = self.changed_in(part.range.clone())?;
+        let len = page_count(&part.runs) * PAGE;
+        let held = len <= most;
+        part.pages.resize(if held { len as usize } else { 0 }, 0);
+        if held {
+            let ranges: Vec<_> =
+                part.runs.iter().map(|run| (self.address + run.first * PAGE, run.count * PAGE)).collect();
+            read_memory(self.pid, &ranges, &mut part.pages)?;
+        }
+        Ok(held)
     }
 
     /// Writes the bytes of these pages to `out`, one after the other.
     pub(crate) fn copy(&self, runs: &[Run], out: &mut dyn Write) -> io::Result<()> {
-        let mut buffer = vec![0; COPY_LEN];
+        let mut buffer = vec![0; COPY_LEN as usize];
         for run in runs {
             let (mut at, end) = (run.first * PAGE, (run.first + run.count) * PAGE);
             while at < end {
-                let part = &mut buffer[..(end - at).min(COPY_LEN as u64) as usize];
-                self.pages.read_exact_at(part, self.address + at)?;
+                let part = &mut buffer[..(end - at).min(COPY_LEN) as usize];
+                read_memory(self.pid, &[(self.address + at, part.len() as u64)], part)?;
                 out.write_all(part)?;
                 at += part.len() as u64;
             }

@@ -4,16 +4,17 @@ use crate::chain::Chain;
 use crate::cmdline::ROOT_NODE;
 use crate::delta::{self, Run};
 use crate::disk::successor_node;
-use crate::memory::{GuestMemory, PAGE};
+use crate::memory::{GuestMemory, PAGE, Part};
 use crate::{Vm, VmError, overlay};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Changed memory up to which it is held in the owner's memory, so that the VM goes on before it is written, bytes.
-const HELD_LEN_MAX: u64 = 256 << 20;
+/// Changed memory up to which each part of it is held in the owner's memory, so that the VM goes on before it is written, bytes.
+const HELD_LEN_MAX: u64 = 128 << 20;
 
 /// Where a snapshot's parts go, relative to the VM's folder; none of them may exist.
 #[derive(Debug, Clone, Copy)]
@@ -33,25 +34,22 @@ pub struct Snapshot {
     pub paused: Duration,
     /// Pages of memory that had changed since the VM's start.
     pub pages: u64,
-    delta: PathBuf,
-    held: Option<Held>,
-}
-
-/// Memory that is not written yet.
-#[derive(Debug)]
-struct Held {
     memory_len: u64,
-    runs: Vec<Run>,
-    pages: Vec<u8>,
+    delta: PathBuf,
+    /// Memory that is not written yet.
+    held: Vec<Part>,
 }
 
 impl Snapshot {
     /// Writes what is not written yet. Blocks.
     pub fn write(self) -> io::Result<()> {
-        let Some(Held { memory_len, runs, pages }) = self.held else { return Ok(()) };
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let runs: Vec<Run> = self.held.iter().flat_map(|part| part.runs.iter().copied()).collect();
         let mut file = File::create_new(&self.delta)?;
-        delta::write_head(&mut file, memory_len, &runs)?;
-        file.write_all(&pages)
+        delta::write_head(&mut file, self.memory_len, &runs)?;
+        self.held.iter().try_for_each(|part| file.write_all(&part.pages))
     }
 }
 
@@ -66,30 +64,25 @@ impl Vm {
         stay: bool,
         at_rest: impl FnOnce() -> io::Result<T>,
     ) -> Result<(Snapshot, T), VmError> {
-        let memory = self.guest_memory()?;
-        let failed = |e| VmError::io("read", Path::new("memory"), e);
+        let memory = Arc::new(self.guest_memory()?);
         // Asked before, so that room for the pages is there when the VM stands still; a few more will have changed by then.
-        let expected = delta::page_count(&memory.changed().map_err(failed)?) * PAGE;
-        let mut pages = Vec::new();
-        if expected <= HELD_LEN_MAX {
-            // Written to, so that it is there when the machine stands still.
-            pages.resize((expected + expected / 4) as usize, 0);
-        }
+        let changed = memory.changed().map_err(memory_failed)?;
+        let parts =
+            if delta::page_count(&changed) * PAGE <= HELD_LEN_MAX { memory.parts(&changed) } else { Vec::new() };
         let node = self.prepare_successor(ROOT_NODE, files.successor).await?;
         let began = Instant::now();
-        let taken = match self.stop(at_rest).await {
-            Ok(own) => self.take(&memory, &mut pages, &node, files).await.map(|taken| (taken, own)),
+        let taken = match self.stop().await {
+            Ok(()) => self.take(&memory, parts, &node, files, at_rest).await,
             Err(error) => Err(error),
         };
         // A stop that was answered too late has come about all the same.
         let resumed = if stay && taken.is_ok() { Ok(()) } else { self.go_on().await };
         let paused = began.elapsed();
         match taken {
-            Ok(((runs, held), own)) => {
+            Ok((Taken { pages, held }, own)) => {
                 resumed?;
-                let count = delta::page_count(&runs);
-                let held = held.then_some(Held { memory_len: memory.len(), runs, pages });
-                Ok((Snapshot { paused, pages: count, delta: self.dir().join(files.delta), held }, own))
+                let delta = self.dir().join(files.delta);
+                Ok((Snapshot { paused, pages, memory_len: memory.len(), delta, held }, own))
             }
             Err(error) => {
                 if self.chain(ROOT_NODE)?.top != node {
@@ -100,9 +93,9 @@ impl Vm {
         }
     }
 
-    async fn stop<T>(&self, at_rest: impl FnOnce() -> io::Result<T>) -> Result<T, VmError> {
+    async fn stop(&self) -> Result<(), VmError> {
         self.qmp().execute("stop", Value::Null).await?;
-        at_rest().map_err(|e| VmError::io("copy", Path::new("the exchange disk"), e))
+        Ok(())
     }
 
     /// Lets a VM run that stands still.
@@ -111,28 +104,32 @@ impl Vm {
         Ok(())
     }
 
-    /// What is done while the VM stands still. The pages that have changed, and whether they are in `pages`; else they are in the file.
-    async fn take(
+    /// What is done while the VM stands still: QEMU saves the devices and freezes the disk while we copy the memory.
+    async fn take<T>(
         &mut self,
-        memory: &GuestMemory,
-        pages: &mut Vec<u8>,
+        memory: &Arc<GuestMemory>,
+        parts: Vec<Part>,
         node: &str,
         files: SnapshotFiles<'_>,
-    ) -> Result<(Vec<Run>, bool), VmError> {
-        self.save_devices(files.state).await?;
-        let delta = self.dir().join(files.delta);
-        let failed = |e| VmError::io("copy memory to", &delta, e);
-        let runs = memory.changed().map_err(failed)?;
-        let held = delta::page_count(&runs) * PAGE <= HELD_LEN_MAX;
-        if held {
-            memory.hold(&runs, pages).map_err(failed)?;
-        } else {
-            let mut file = File::create_new(&delta).map_err(failed)?;
-            delta::write_head(&mut file, memory.len(), &runs).map_err(failed)?;
-            memory.copy(&runs, &mut file).map_err(failed)?;
-        }
-        self.switch_to(ROOT_NODE, node, files.successor).await?;
-        Ok((runs, held))
+        at_rest: impl FnOnce() -> io::Result<T>,
+    ) -> Result<(Taken, T), VmError> {
+        let copying = tokio::task::spawn_blocking({
+            let (memory, delta) = (memory.clone(), self.dir().join(files.delta));
+            move || match hold(&memory, parts)? {
+                Some(taken) => Ok(taken),
+                None => copy(&memory, &delta),
+            }
+        });
+        let own = async {
+            let own = at_rest().map_err(|e| VmError::io("copy", Path::new("the exchange disk"), e))?;
+            self.save_devices(files.state).await?;
+            self.switch_to(ROOT_NODE, node, files.successor).await?;
+            Ok(own)
+        };
+        let own: Result<T, VmError> = own.await;
+        // Whatever became of the rest: it reads a memory that is about to change.
+        let taken = copying.await.map_err(io::Error::other).flatten().map_err(memory_failed)?;
+        Ok((taken, own?))
     }
 
     /// Freezes one disk alone, named as in [`crate::VmConfig`]: the overlay that is written to gets a successor. What the guest has not
@@ -196,4 +193,38 @@ impl Vm {
         };
         GuestMemory::open(pid, inode).map_err(|e| VmError::io("open", Path::new("the VM's memory"), e))
     }
+}
+
+/// What became of the memory.
+struct Taken {
+    /// How many pages have changed.
+    pages: u64,
+    /// Those that are not written yet.
+    held: Vec<Part>,
+}
+
+fn memory_failed(error: io::Error) -> VmError {
+    VmError::io("copy", Path::new("the VM's memory"), error)
+}
+
+/// Takes the bytes of all parts at the same time; `None` if there are no parts, or one has more than is held.
+fn hold(memory: &GuestMemory, mut held: Vec<Part>) -> io::Result<Option<Taken>> {
+    let all_held = std::thread::scope(|scope| {
+        let threads: Vec<_> = held.iter_mut().map(|part| scope.spawn(|| memory.hold(part, HELD_LEN_MAX))).collect();
+        let panicked = |_| Err(io::Error::other("a thread that copied memory ended"));
+        threads
+            .into_iter()
+            .try_fold(true, |all, thread| Ok::<_, io::Error>(thread.join().unwrap_or_else(panicked)? && all))
+    })?;
+    let pages = held.iter().map(|part| delta::page_count(&part.runs)).sum();
+    Ok((all_held && !held.is_empty()).then_some(Taken { pages, held }))
+}
+
+/// Writes what has changed to a file.
+fn copy(memory: &GuestMemory, delta: &Path) -> io::Result<Taken> {
+    let runs = memory.changed()?;
+    let mut file = File::create_new(delta)?;
+    delta::write_head(&mut file, memory.len(), &runs)?;
+    memory.copy(&runs, &mut file)?;
+    Ok(Taken { pages: delta::page_count(&runs), held: Vec::new() })
 }
