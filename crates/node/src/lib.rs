@@ -20,6 +20,7 @@ mod sandbox;
 mod sealed;
 mod shim_client;
 mod snapshots;
+mod spare;
 mod template;
 
 pub use accel::{AccelChoice, Verdict as AccelVerdict, cached as cached_accel};

@@ -21,6 +21,7 @@ pub(crate) use take::{TakenFrom, open_folder, take};
 use crate::ended::write_whole;
 use crate::host::boot_id;
 use crate::sealed::SealedMemories;
+use crate::spare::SpareMemory;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -43,6 +44,7 @@ pub(crate) struct Snapshots {
     images: warren_image::Store,
     /// Memories that machines start from.
     pub(crate) memories: SealedMemories,
+    spare: Arc<SpareMemory>,
 }
 
 #[derive(Default)]
@@ -133,7 +135,14 @@ impl Snapshots {
             }
         }
         let known = Mutex::new(known);
-        Ok(Arc::new(Self { dir, known, untended: Arc::default(), images, memories: SealedMemories::default() }))
+        Ok(Arc::new(Self {
+            dir,
+            known,
+            untended: Arc::default(),
+            images,
+            memories: SealedMemories::default(),
+            spare: Arc::default(),
+        }))
     }
 
     /// Removes what nobody needs, now and from now on, and tends to what there is. To be called once all leases of an earlier run are taken again.
@@ -216,9 +225,11 @@ impl Snapshots {
     pub(crate) async fn memory(self: &Arc<Self>, origin: &Origin, template: &Path) -> Result<Arc<File>, SnapshotError> {
         let failed = |e: &dyn std::fmt::Display| SnapshotError::Failed(format!("lay out the memory: {e}"));
         let (template, id, this) = (template.to_owned(), origin.record.id.clone(), self.clone());
+        let runtime = tokio::runtime::Handle::current();
         let make = move || {
-            let template = File::open(&template)?;
-            let memory = crate::sealed::copy(&template)?;
+            let memory = this.spare.take(&template)?;
+            let _runtime = runtime.enter();
+            this.spare.make_ahead(template);
             let len = memory.metadata()?.len();
             for delta in this.deltas(&id)? {
                 let delta = Delta::open(delta, len).and_then(|delta| delta.apply(&memory));
